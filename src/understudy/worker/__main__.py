@@ -145,10 +145,9 @@ def _report_unprotected(control: Control, where: str) -> None:
 
 def _take_over(frame: FrameType, backend: Any) -> bool:
     """Make the process group for the trainer that calls the code of `frame`, if there is an integration for it."""
-    from understudy.worker.integrations.lightning import takeover
+    from understudy.worker.integrations.registry import take_over_group
 
-    found = takeover.trainer_of(frame)
-    if found is None or os.environ.get(INTEGRATION_VARIABLE) == "none":
+    if os.environ.get(INTEGRATION_VARIABLE) == "none":
         return False
 
     def join() -> tuple[Any, Any]:
@@ -158,8 +157,7 @@ def _take_over(frame: FrameType, backend: Any) -> bool:
         assert here is not None and here.runtime is not None
         return job, here.runtime.state
 
-    takeover.take_over(*found, join)
-    return True
+    return take_over_group(frame, join)
 
 
 def _warm_event(worker: str, server: Any) -> WorkerWarm:

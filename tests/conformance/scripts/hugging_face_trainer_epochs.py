@@ -1,4 +1,4 @@
-"""Hugging Face Trainer: evaluations and checkpoints at the end of an epoch, a plateau schedule, an epoch left early, an early stop."""
+"""Hugging Face Trainer without a line: evaluations and checkpoints of each epoch, a plateau schedule, an epoch left early, a stop."""
 
 # ranks: 3
 # group: frameworks
@@ -12,12 +12,13 @@ from pathlib import Path
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from _common import join_seeded, nn, start_trace, torch
+from _common import nn, torch
+from _trace import Trace
 from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-job = join_seeded()
-trace = start_trace(job)
+rank = int(os.environ["RANK"])
+torch.manual_seed(0)
 features, labels = torch.randn(84, 6), torch.randint(0, 3, (84,))
 train_set, held_out = ([{"features": features[i], "labels": labels[i]} for i in part] for part in (range(60), range(60, 84)))
 TIMES = ("runtime", "per_second")
@@ -76,7 +77,7 @@ arguments = TrainingArguments(
     seed=5,
 )
 trainer = Trainer(Model(), arguments, train_dataset=train_set, eval_dataset=held_out, compute_metrics=accuracy, callbacks=[Leaves()])
-job.register(trainer=trainer)
+trace = Trace(rank)
 trainer.train()
 predicted = trainer.predict(held_out).predictions
 history = [{name: value for name, value in one.items() if not any(part in name for part in TIMES)} for one in trainer.state.log_history]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Literal, Protocol
 
 from understudy.worker.data.led_loops import LedLoop, Where
 from understudy.worker.data.loaders import LoaderSource
+from understudy.worker.state.registry import State
 from understudy.worker.state.streams import Randomness
 
 
@@ -43,7 +45,12 @@ class JobOfTrainer(Protocol):
     @property
     def newcomer(self) -> bool: ...
 
+    @property
+    def committed(self) -> int: ...
+
     def register(self, *, owns: Any = (), **objects: Any) -> None: ...
+
+    def step(self, function: Callable[..., Any]) -> Callable[..., Any]: ...
 
     def section(self, function: Callable[..., Any]) -> Callable[..., Any]: ...
 
@@ -68,6 +75,13 @@ class Integration:
     def take_over(name: str, thing: Any, job: JobOfTrainer | None, randomness: Randomness) -> bool:
         """Take over the training of a trainer of this framework, which registers its contents under `name` when it has made them; return
         False for any other object. `job`: None where nothing has to be redone, so that the trainer is left as it is. Raises `UsageError`.
+        """
+        return False
+
+    @staticmethod
+    def take_over_group(frame: FrameType, join: Callable[[], tuple[JobOfTrainer, State]]) -> bool:
+        """Let the job make the process group that code of this framework is about to make in `frame`, for a trainer that it will train;
+        return False if there is none. Raises `UsageError` for a trainer that is not supported.
         """
         return False
 

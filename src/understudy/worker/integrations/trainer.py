@@ -1,4 +1,4 @@
-"""Hugging Face `Trainer`: `job.register(trainer=trainer)` before `trainer.train()`.
+"""Hugging Face `Trainer`: a script needs no line. One that has joined the job itself calls `job.register(trainer=trainer)` before `train`.
 
 The trainer's own loops run. Some methods of this one trainer are wrapped, so that its training consists of transactions:
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from torch.nn.parallel import DistributedDataParallel
@@ -27,6 +28,7 @@ from understudy.worker.integrations.accelerate import SUPPORTED_KINDS, synchroni
 from understudy.worker.integrations.base import Integration, JobOfTrainer, OpenedTransaction
 from understudy.worker.integrations.trainer_epochs import Epochs
 from understudy.worker.integrations.trainer_state import Callbacks, Flags, History, OwnState, Rest, Tokens
+from understudy.worker.state.registry import State
 from understudy.worker.state.streams import Randomness
 
 # The methods that are wrapped, with those of their parameters that are used.
@@ -61,6 +63,30 @@ class Transformers(Integration):
             check(kind, thing)
             TrainerJob(name, thing, job, randomness).wrap()
         return True
+
+    @staticmethod
+    def take_over_group(frame: FrameType, join: Callable[[], tuple[JobOfTrainer, State]]) -> bool:
+        module = sys.modules.get("transformers.trainer")
+        if module is None or not _is_in(frame, "transformers.training_args"):  # without a Trainer its arguments alone are no training
+            return False
+        job, _ = join()
+
+        def train(stock: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
+            if not METHODS.keys() <= vars(trainer).keys():
+                job.register(trainer=trainer)
+            return stock(trainer, *args, **kwargs)
+
+        patches.wrap(module.Trainer, "train", train, "the trainer is registered, which needs no line in the script")
+        return True
+
+
+def _is_in(frame: FrameType | None, module: str) -> bool:
+    """Return whether code of a module calls the code of `frame`."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") == module:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def check(kind: Any, trainer: Any) -> None:

@@ -13,12 +13,13 @@ import functools
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from understudy.messages import integrations
 from understudy.worker import patches
-from understudy.worker.data.led_loops import LedLoop, Where
+from understudy.worker.data.led_loops import LedLoop
 from understudy.worker.errors import UsageError
+from understudy.worker.integrations.base import JobOfTrainer
 from understudy.worker.integrations.lightning.data import DrawnFetcher, Item, TrainingData
 from understudy.worker.integrations.lightning.files import FreeNames
 from understudy.worker.integrations.lightning.metrics import Outputs
@@ -26,26 +27,6 @@ from understudy.worker.integrations.lightning.points import Lightning
 from understudy.worker.integrations.lightning.progress import is_plain
 from understudy.worker.integrations.lightning.registration import holdings_of
 from understudy.worker.state.registry import State
-
-
-class JobOfTrainer(Protocol):
-    """What the integration needs of a job."""
-
-    @property
-    def committed(self) -> int: ...
-
-    @property
-    def newcomer(self) -> bool: ...
-
-    def register(self, *, owns: Any = (), **objects: Any) -> None: ...
-
-    def step(self, function: Callable[..., Any]) -> Callable[..., Any]: ...
-
-    def section(self, function: Callable[..., Any]) -> Callable[..., Any]: ...
-
-    def lead(self, position: Callable[[], Any], go_to: Callable[[Any], None]) -> LedLoop: ...
-
-    def where(self) -> Where: ...
 
 
 class _Next(enum.Enum):

@@ -9,8 +9,9 @@ from typing import Any
 
 from understudy.messages import integrations
 from understudy.worker.errors import UsageError
+from understudy.worker.integrations.base import Integration, JobOfTrainer
 from understudy.worker.integrations.lightning.files import share_versions
-from understudy.worker.integrations.lightning.fit import Fit, JobOfTrainer
+from understudy.worker.integrations.lightning.fit import Fit
 from understudy.worker.integrations.lightning.points import Lightning
 from understudy.worker.state.registry import State
 
@@ -35,14 +36,20 @@ def trainer_of(frame: FrameType | None) -> tuple[str, Any] | None:
     return None
 
 
-def take_over(root: str, trainer: Any, join: Callable[[], tuple[JobOfTrainer, State]]) -> None:
-    """Let the job make the process group, and wrap the trainer. Raises `UsageError` for what is not supported."""
-    lightning = Lightning(root)
-    lightning.check(trainer)
-    _refuse(lightning, trainer)
-    job, state = join()
-    share_versions(trainer.loggers, job.newcomer)
-    Fit(lightning, trainer, job, state).wrap()
+class LightningTrainers(Integration):
+    @staticmethod
+    def take_over_group(frame: FrameType, join: Callable[[], tuple[JobOfTrainer, State]]) -> bool:
+        found = trainer_of(frame)
+        if found is None:
+            return False
+        root, trainer = found
+        lightning = Lightning(root)
+        lightning.check(trainer)
+        _refuse(lightning, trainer)
+        job, state = join()
+        share_versions(trainer.loggers, job.newcomer)
+        Fit(lightning, trainer, job, state).wrap()
+        return True
 
 
 def _refuse(lightning: Lightning, trainer: Any) -> None:
