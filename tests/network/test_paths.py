@@ -131,6 +131,22 @@ def test_a_rail_is_restored_after_its_hold_and_answers_in_a_row() -> None:
     assert clock.hops() == ("r1", "r2")
 
 
+def test_a_link_that_is_still_up_or_still_down_changes_nothing() -> None:
+    """Links are queried again and again."""
+    clock = Clock()
+    clock.rounds(3, "r1", "r2")
+    (withdrawn,) = clock.link("r1", False)
+    for _ in range(20):
+        clock.rounds(1, "r2")
+        assert clock.link("r1", False) == clock.link("r2", True) == []
+    assert clock.paths.paths["r1"].suspected == clock.paths.paths["r1"].since
+    assert isinstance(withdrawn, Withdrawn) and withdrawn.since == clock.paths.paths["r1"].since
+    for _ in range(LIMITS.answers):
+        clock.link("r1", True)
+        clock.rounds(1, "r1", "r2")
+    assert clock.hops() == ("r1", "r2")
+
+
 def test_a_rail_that_flaps_is_held_down_longer_each_time_up_to_a_limit() -> None:
     clock = Clock()
     held = []
