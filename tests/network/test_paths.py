@@ -78,11 +78,12 @@ def test_single_losses_withdraw_nothing(lost: int) -> None:
 def test_a_peer_that_answers_on_no_rail_has_stalled() -> None:
     clock = Clock()
     clock.rounds(3, "r1", "r2")
+    assert clock.rounds(int(LIMITS.stall / INTERVAL) - 1) == [] and not clock.paths.stalled
     stalled, *more = clock.rounds(200)
     assert isinstance(stalled, Stalled) and more == []
     assert clock.paths.stalled and clock.hops() == ("r1", "r2")
     (again,) = clock.rounds(3, "r1", "r2")
-    assert isinstance(again, AnswersAgain) and again.seconds == pytest.approx(20.0, abs=0.5)
+    assert isinstance(again, AnswersAgain) and again.seconds == pytest.approx(21.0, abs=0.5)
     assert not clock.paths.stalled
 
 
@@ -128,6 +129,22 @@ def test_a_rail_is_restored_after_its_hold_and_answers_in_a_row() -> None:
     clock.rounds(LIMITS.answers - 1, "r1", "r2")
     assert clock.hops() == ("r2",)
     clock.rounds(1, "r1", "r2")
+    assert clock.hops() == ("r1", "r2")
+
+
+def test_a_link_that_is_still_up_or_still_down_changes_nothing() -> None:
+    """Links are queried again and again."""
+    clock = Clock()
+    clock.rounds(3, "r1", "r2")
+    (withdrawn,) = clock.link("r1", False)
+    for _ in range(20):
+        clock.rounds(1, "r2")
+        assert clock.link("r1", False) == clock.link("r2", True) == []
+    assert clock.paths.paths["r1"].suspected == clock.paths.paths["r1"].since
+    assert isinstance(withdrawn, Withdrawn) and withdrawn.since == clock.paths.paths["r1"].since
+    for _ in range(LIMITS.answers):
+        clock.link("r1", True)
+        clock.rounds(1, "r1", "r2")
     assert clock.hops() == ("r1", "r2")
 
 

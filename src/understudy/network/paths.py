@@ -133,8 +133,7 @@ class Paths:
         self._number = 0
         self._answered = now  # the last answer
         self._unanswered: float | None = None  # when the first probe after it was sent
-        self._stalled = False
-        self._silent_since = now  # of the present stall
+        self._stalled: float | None = None  # the last answer before the present stall
 
     @property
     def paths(self) -> Mapping[str, Path]:
@@ -142,7 +141,7 @@ class Paths:
 
     @property
     def stalled(self) -> bool:
-        return self._stalled
+        return self._stalled is not None
 
     def reaches(self, rail: str) -> bool:
         """Return whether the last probe on this rail was answered."""
@@ -224,12 +223,12 @@ class Paths:
 
     def _stall(self, now: float) -> list[Change]:
         silent = self._unanswered is not None and now - self._unanswered >= self._limits.stall
-        if silent and not self._stalled:
-            self._stalled, self._silent_since = True, self._answered
+        if silent and self._stalled is None:
+            self._stalled = self._answered
             return [Stalled(self.peer, now - self._answered)]
-        if self._stalled and self._unanswered is None:
-            self._stalled = False
-            return [AnswersAgain(self.peer, now - self._silent_since)]
+        if self._stalled is not None and self._unanswered is None:
+            since, self._stalled = self._stalled, None
+            return [AnswersAgain(self.peer, now - since)]
         return []
 
     def _withdraw(self, now: float) -> list[Change]:
