@@ -15,8 +15,21 @@ from scripts.evidence.store import FOLDER, load
 
 from tests.conformance.verdict import BITWISE, BORROWED
 from understudy.core.model import Grade
+from understudy.messages import grades
+from understudy.messages.base import CODE
 
 Values = Mapping[str, Any]  # of `suite.Result.values`
+_FIRST = "first step: "
+_REASONS = {
+    _FIRST: "a loss in the first step of the job: only a part of its redo can be compared, and later drills do not repeat that step",
+    grades.NOT_DRILLED.code: "nothing, or not all, could be compared, and no drill of the role covers all that changes by then",
+    grades.WARNED.code: "the job, or the newcomer, had warned that the newcomer lacks some state",
+    grades.UNCOVERED.code: "the script changes state that is known not to be copied to a newcomer",
+    grades.SECTION.code: "a section: drills compare only steps",
+    grades.NOT_COMPARED.code: "a survivor had called no collective before the loss whose input could be compared",
+    grades.REGISTERED_SINCE.code: "as the second row, and the registered state has changed before a drill was due",
+    grades.DRILL_FAILED.code: "a drill had found a difference",
+}
 
 
 def elsewhere(results: Sequence[Values], *folders: Path) -> list[dict[str, Any]]:
@@ -40,6 +53,9 @@ def record(results: Sequence[Values], commit: str, names: Collection[str], folde
     commits = Counter(str(row.get("commit", "")) for row in rows)
     more = {"command": "make conformance", "commit": " ".join(filter(None, commits)), "notes": [f"{summary(rows)}."]}
     evidence.record("conformance", "scripts", rows, more=more, folder=folder)
+    reasons = [(reason, str(count)) for reason, count in _reasons(rows).most_common()]
+    notes = [f"{_grades(rows).removeprefix('; ')}."]
+    evidence.record("conformance", "grades", reasons, ("reason for unproven", "incidents"), more={**more, "notes": notes}, folder=folder)
 
 
 def _found(result: Values) -> str:
@@ -56,16 +72,33 @@ def summary(results: Sequence[Values]) -> str:
     return f"{len(results)} script{'s' * (len(results) != 1)}: {found}; {wrong} not as expected{_grades(results)}"
 
 
+def _incidents(results: Sequence[Values]) -> list[str]:
+    """Return the grades of the incidents of scripts that are bitwise, without those in which a rank was given another rank's result: they
+    are not. One of a loss in the job's first step begins with its own mark.
+    """
+    found = []
+    for result in results:
+        first = "@0:" in next(iter(result.get("kills", ())), "")
+        given = result.get("grades", ()) if result["found"] == BITWISE else ()
+        found += [_FIRST * (first and not number) + grade for number, grade in enumerate(given) if BORROWED not in grade]
+    return found
+
+
+def _reasons(results: Sequence[Values]) -> Counter[str]:
+    """Count the incidents that are unproven, by the first code in the reason; in the first step, which no later drill repeats, by that."""
+    unproven = [grade for grade in _incidents(results) if grade.removeprefix(_FIRST).startswith(Grade.UNPROVEN)]
+    codes = [_FIRST if grade.startswith(_FIRST) else CODE.findall(grade)[0] for grade in unproven]
+    return Counter(_REASONS[code] for code in codes)
+
+
 def _grades(results: Sequence[Values]) -> str:
-    """Of the incidents of scripts that are bitwise, without those in which a rank was given another rank's result: they are not."""
-    every = [grade for result in results if result["found"] == BITWISE for grade in result.get("grades", ())]
-    grades = [grade.partition(":")[0] for grade in every if BORROWED not in grade]
-    if not grades:
+    found = [grade.removeprefix(_FIRST).partition(":")[0] for grade in _incidents(results)]
+    if not found:
         return ""
-    counts = Counter(grades)
+    counts = Counter(found)
     parts = ", ".join(f"{counts[grade]} {grade}" for grade in Grade)
     good = counts[Grade.PROVEN] + counts[Grade.DRILLED]
-    return f"; {len(grades)} incidents of scripts that are bitwise: {parts} ({100 * good / len(grades):.1f} % proven or drilled)"
+    return f"; {len(found)} incidents of scripts that are bitwise: {parts} ({100 * good / len(found):.1f} % proven or drilled)"
 
 
 def shown(results: Sequence[Values]) -> Table:
