@@ -67,7 +67,7 @@ help:
 	@echo "    make whole-newest     the tests that depend most on torch, on torch $(TORCH_NEWEST); 9 min, its first setup included"
 	@echo "  make netpath-long a long random sequence of faults of the network plugin"
 	@echo "  make conformance  its three parts in one go; writes docs/evidence/conformance.json and its page"
-	@echo "  make frameworks   tests and conformance scripts of the integrations with Accelerate and Lightning, in .venv-frameworks; 8 min, and 3 for its setup"
+	@echo "  make frameworks   tests and conformance scripts of the integrations with Accelerate and Lightning, in an environment of their own"
 	@echo "  make mutants      change the meaning of the pure parts in one place at a time, and list the changes that no fast test notices"
 	@echo "More:"
 	@echo "  make reference    write docs/reference from the sources; a test checks that it was done"

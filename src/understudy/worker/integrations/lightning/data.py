@@ -1,14 +1,15 @@
 """The batches of `Trainer.fit`: the data fetcher of the fit loop, led by the job (`job.lead`).
 
 A position is the epoch, how many of its batches were drawn, and the random streams with which it was opened, and with which its first
-batch was drawn: a sampler may draw its order only then. The loader of each epoch but
-the first is opened by its first draw, and not before, as Lightning does: so the opening belongs to an iteration, and a newcomer repeats
-it. In between nothing draws.
+batch was drawn: a sampler may draw its order only then. The loader of each epoch but the first is opened by its first draw, and not
+before, as Lightning does: so the opening belongs to an iteration, and a newcomer repeats it. In between nothing draws.
 
-A newcomer opens the epoch with these streams, and advances the sampler alone if there is one loader over a map-style dataset
-without worker processes. Otherwise it draws the epoch again up to its position.
+A newcomer opens the epoch with these streams, and advances the sampler alone if there is one loader over a map-style dataset without
+worker processes. Otherwise it draws the epoch again up to its position.
 
-Known limits: an epoch that is left before its end, and followed by another one, is refused, because a newcomer could not know that it was.
+Known limits: with a stream of unknown length, a batch is drawn one iteration ahead; if it depends on the random streams, a newcomer draws
+another one, which is found and ends the job. Two loaders of different lengths, of which one shuffles without a DistributedSampler, the
+same. An epoch that is left before its end, and followed by another one, is refused, because a newcomer could not know that it was.
 """
 
 from __future__ import annotations
