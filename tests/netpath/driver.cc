@@ -8,7 +8,8 @@
 // receiver fills each buffer with a mark before it posts it and after it has checked it, and checks the mark around the message and
 // before it uses the buffer again: so a byte that is written too late, or beyond the message, is noticed. The sender sends until it
 // reads "stop", or until LIMIT seconds pass without any progress, and ends each communicator with a message of one byte. It prints
-// "sent N" now and then. LIMIT also limits the receiver.
+// "sent N" now and then. LIMIT also limits the receiver. With NETPATH_CHILD in its environment, the receiver forks a process that does
+// nothing, and lives until the standard input ends.
 //
 //   driver LIBRARY tables       each version of the tables, in turn, as a loader calls it
 //   driver LIBRARY fork         a forked process, and one that is forked while data is under way
@@ -273,6 +274,11 @@ void receive(const Api& api, size_t comms, const Sizes& sizes, double limit) {
   for (size_t i = 0; i < comms; ++i) {
     all.emplace_back(api, sizes, i, until_comm([&](void** comm) { return api.accept(listening[i], comm); }, "accept", limit));
     must(api.close_listen(listening[i]), "closeListen");
+  }
+  if (std::getenv("NETPATH_CHILD") != nullptr && fork() == 0) {
+    pollfd input{0, POLLIN, 0};
+    poll(&input, 1, -1);
+    std::_Exit(0);
   }
   Progress progress(limit);
   while (!std::all_of(all.begin(), all.end(), [](const Receiving& one) { return one.ended(); })) {
