@@ -48,7 +48,9 @@ def plugin(made: Build, two: Hosts, args: argparse.Namespace, interfaces: str) -
 
 def iperf(two: Hosts, args: argparse.Namespace, address: str) -> Measure:
     def measure() -> float:
-        server = subprocess.Popen(two.command(RECEIVER, "iperf3", "-s", "-1", "-p", PORT), stdout=subprocess.PIPE, text=True)
+        server = subprocess.Popen(
+            two.command(RECEIVER, "iperf3", "-s", "-1", "--forceflush", "-p", PORT), stdout=subprocess.PIPE, text=True
+        )
         assert server.stdout is not None
         while "listening" not in server.stdout.readline():
             assert server.poll() is None, "iperf3 does not start"
@@ -79,7 +81,7 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=1 << 22, help="size of a message")
     parser.add_argument("--sockets", type=int, default=2, help="of the plugin, per rail")
     parser.add_argument("--connections", type=int, default=1, help="of iperf3")
-    parser.add_argument("--rate", default="800mbit", help="to which each of two rails is shaped")
+    parser.add_argument("--rate", default="200mbit", help="to which each of two rails is shaped")
     parser.add_argument("--json", type=Path, help="write the result here")
     args = parser.parse_args()
     if why := missing_compiler() or missing():

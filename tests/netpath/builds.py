@@ -28,21 +28,8 @@ def build(folder: Path, name: str, *options: str) -> Build:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (out / "done").exists():
             make = ["make", "-C", str(SOURCES), f"OUT={out}", f"CXXFLAGS={' '.join(options)}"]
-            _call(make)
-            here = Path(__file__).parent
-            compiler = [
-                "g++",
-                "-std=c++20",
-                "-Wall",
-                "-Wextra",
-                *options,
-                "-I",
-                str(SOURCES),
-                str(here / "driver.cc"),
-                "-o",
-                str(out / "driver"),
-            ]
-            _call([*compiler, "-ldl"])
+            compiler = ["g++", "-std=c++20", "-Wall", "-Wextra", *options, "-I", str(SOURCES), "-o", str(out / "driver")]
+            _call(make, [*compiler, str(Path(__file__).parent / "driver.cc"), "-ldl"])
             (out / "done").touch()
     return Build(out / "libnccl-net-understudy.so", out / "driver")
 
@@ -53,6 +40,9 @@ def missing_compiler() -> str:
     return f"not installed: {', '.join(absent)}" if absent else ""
 
 
-def _call(words: list[str]) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT)
-    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
+def _call(*commands: list[str]) -> None:
+    """Run the commands at the same time."""
+    running = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for words in commands]
+    for words, process in zip(commands, running, strict=True):
+        output, _ = process.communicate(timeout=LIMIT)
+        assert process.returncode == 0, f"{' '.join(words)}\n{output}"

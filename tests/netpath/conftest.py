@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from tests.netpath import builds
@@ -35,8 +34,3 @@ def hosts() -> Iterator[Callable[[int], Hosts]]:
         pytest.skip(why)
     with ExitStack() as stack:
         yield lambda rails: stack.enter_context(namespaces.hosts(rails))
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path

@@ -8,7 +8,8 @@
 // receiver fills each buffer with a mark before it posts it and after it has checked it, and checks the mark around the message and
 // before it uses the buffer again: so a byte that is written too late, or beyond the message, is noticed. The sender sends until it
 // reads "stop", or until LIMIT seconds pass without any progress, and ends each communicator with a message of one byte. It prints
-// "sent N" now and then. LIMIT also limits the receiver.
+// "sent N" now and then. LIMIT also limits the receiver. With NETPATH_CHILD in its environment, the receiver forks a process that does
+// nothing, and lives until the standard input ends.
 //
 //   driver LIBRARY tables       each version of the tables, in turn, as a loader calls it
 //   driver LIBRARY fork         a forked process, and one that is forked while data is under way
@@ -21,87 +22,22 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <random>
-#include <string_view>
 #include <vector>
 
 #include "api.h"
+#include "content.h"
 
 namespace driver {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kWindow = 8;      // requests in flight per communicator
-constexpr size_t kBeyond = 512;    // a receive is so much larger than the largest send
-constexpr uint8_t kMark = 0xa7, kScribble = 0x5c;
-
 double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
 
 void rest() { usleep(50); }
-
-struct Sizes {
-  bool checked = false;
-  uint64_t seed = 0;
-  size_t most = 0;
-
-  static Sizes parse(const std::string& text) {
-    Sizes sizes;
-    if (text.rfind("random:", 0) == 0) {
-      const size_t colon = text.find(':', 7);
-      sizes.checked = true;
-      sizes.seed = std::stoull(text.substr(7, colon));
-      sizes.most = std::stoull(text.substr(colon + 1));
-    } else {
-      sizes.most = std::stoull(text);
-    }
-    return sizes;
-  }
-
-  // Requests in flight; few of large messages, so that they fit into the memory.
-  size_t window() const { return std::clamp<size_t>((size_t{1} << 28) / (most + 1), 1, kWindow); }
-
-  uint64_t seed_of(size_t comm, uint64_t number) const { return (seed * 1000003 + comm) * 1000003 + number; }
-
-  // Many are small, some are empty; 1 is the end.
-  size_t of(size_t comm, uint64_t number) const {
-    if (!checked) return most;
-    std::mt19937_64 random(seed_of(comm, number));
-    const double share = static_cast<double>(random() >> 11) / 9007199254740992.0;
-    const auto size = static_cast<size_t>(share * share * share * static_cast<double>(most + 1));
-    return size == 1 ? 2 : size;
-  }
-};
-
-uint64_t word(uint64_t seed, uint64_t index) { return (seed + index) * 0x9e3779b97f4a7c15u; }
-
-void fill(uint8_t* to, size_t size, uint64_t seed) {
-  size_t i = 0;
-  for (; i + 8 <= size; i += 8) {
-    const uint64_t value = word(seed, i);
-    std::memcpy(to + i, &value, 8);
-  }
-  const uint64_t value = word(seed, i);
-  std::memcpy(to + i, &value, size - i);
-}
-
-bool matches(const uint8_t* data, size_t size, uint64_t seed) {
-  size_t i = 0;
-  for (; i + 8 <= size; i += 8) {
-    const uint64_t value = word(seed, i);
-    if (std::memcmp(data + i, &value, 8) != 0) return false;
-  }
-  const uint64_t value = word(seed, i);
-  return std::memcmp(data + i, &value, size - i) == 0;
-}
-
-bool all_are(const uint8_t* data, size_t size, uint8_t value) {
-  return size == 0 || (data[0] == value && std::memcmp(data, data + 1, size - 1) == 0);
-}
 
 struct Slot {
   std::vector<uint8_t> buffer;
@@ -273,6 +209,11 @@ void receive(const Api& api, size_t comms, const Sizes& sizes, double limit) {
   for (size_t i = 0; i < comms; ++i) {
     all.emplace_back(api, sizes, i, until_comm([&](void** comm) { return api.accept(listening[i], comm); }, "accept", limit));
     must(api.close_listen(listening[i]), "closeListen");
+  }
+  if (std::getenv("NETPATH_CHILD") != nullptr && fork() == 0) {
+    pollfd input{0, POLLIN, 0};
+    poll(&input, 1, -1);
+    std::_Exit(0);
   }
   Progress progress(limit);
   while (!std::all_of(all.begin(), all.end(), [](const Receiving& one) { return one.ended(); })) {

@@ -71,7 +71,7 @@ class Hosts:
 
     def shape(self, host: int, rail: int, rate: str) -> None:
         """Limit what `host` sends on the rail, for example to "100mbit"."""
-        words = ["tc", "qdisc", "replace", "dev", f"r{rail}", "root", "tbf", "rate", rate, "burst", "64kb", "latency", "20ms"]
+        words = ["tc", "qdisc", "replace", "dev", f"r{rail}", "root", "tbf", "rate", rate, "burst", "256kb", "latency", "50ms"]
         _run(*self.command(host, *words))
 
     def unshape(self, host: int, rail: int) -> None:

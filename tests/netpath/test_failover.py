@@ -144,11 +144,12 @@ def test_an_error_comes_when_nothing_is_left(plugin: Build, hosts: Make, tmp_pat
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize("lost", ["sender", "receiver"])
-def test_the_end_of_a_process_is_noticed(plugin: Build, hosts: Make, tmp_path: Path, lost: str) -> None:
-    """Long before UNDERSTUDY_NET_GIVE_UP_S, which is 300: its host refuses connections, or they end and do not return."""
+@pytest.mark.parametrize("lost, settings", [("sender", {}), ("receiver", {}), ("receiver", {"NETPATH_CHILD": "1"})])
+def test_the_end_of_a_process_is_noticed(plugin: Build, hosts: Make, tmp_path: Path, lost: str, settings: dict[str, str]) -> None:
+    """Long before UNDERSTUDY_NET_GIVE_UP_S, which is 300: its host refuses connections, or they end and do not return, even if a forked
+    process lives on."""
     two = hosts(2)
-    with transfer(plugin, two, tmp_path, MIXED) as running:
+    with transfer(plugin, two, tmp_path, MIXED, **settings) as running:
         running.wait_for_messages(50)
         getattr(running, lost).kill()
         code = running.codes()[0 if lost == "receiver" else 1]

@@ -36,6 +36,7 @@ def test_random_faults(plugin: Build, hosts: Callable[[int], Hosts], tmp_path: P
     two = hosts(rails)
     under_way: dict[int, str] = {}
     with transfer(plugin, two, tmp_path, f"random:{SEED}:2000000", comms=3, UNDERSTUDY_NET_CRC=str(SEED % 2)) as running:
+        running.wait_for_messages(20)
         for number in range(CHANGES):
             rail = chance.randrange(rails)
             if rail in under_way:

@@ -138,6 +138,9 @@ class Transfer:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+            if process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
 
 
 @contextlib.contextmanager

@@ -89,7 +89,10 @@ VARIABLES = (
     Variable("UNDERSTUDY_NET_THREADS", Use.PLUGIN, "Threads of a process that move data, 1 to 64.", "2"),
     Variable("UNDERSTUDY_NET_CRC", Use.PLUGIN, "`1`: each chunk has a checksum (CRC-32C); a chunk that is wrong is sent again.", "0"),
     Variable(
-        "UNDERSTUDY_NET_GIVE_UP_S", Use.PLUGIN, "Seconds without an answer of the peer on any rail, after which NCCL gets an error.", "300"
+        "UNDERSTUDY_NET_GIVE_UP_S",
+        Use.PLUGIN,
+        "Seconds, at least 3, without an answer of the peer on any rail, after which NCCL gets an error.",
+        "300",
     ),
     Variable("UNDERSTUDY_NET_STATS", Use.PLUGIN, "Folder for counters of each rail, one file per process. It has to exist.", "no counters"),
     Variable("UNDERSTUDY_WORKER", Use.WORKER, "Name of the worker, such as `w3`."),
