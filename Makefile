@@ -8,6 +8,8 @@ TORCHFT_VERSION ?= 0.2.0
 NVRX_VERSION ?= 0.4.1
 # Training frameworks with an integration, in an environment of their own.
 LIGHTNING_VERSION ?= 2.6.6
+TRANSFORMERS_VERSION ?= 5.24.0
+TRL_VERSION ?= 1.16.0
 # For two cores: most tests wait for processes most of the time.
 TESTS_AT_ONCE ?= 3
 VENV := .venv
@@ -18,7 +20,9 @@ BIN := $(VENV)/bin
 # One stamp for each torch version, so that another TORCH_VERSION sets up again.
 STAMP := $(VENV)/.setup-torch-$(TORCH_VERSION)
 NEWEST_STAMP := $(NEWEST)/.setup-torch-$(TORCH_NEWEST)
-FRAMEWORKS_STAMP := $(FRAMEWORKS)/.setup-torch-$(TORCH_VERSION)-lightning-$(LIGHTNING_VERSION)
+FRAMEWORKS_STAMP := $(FRAMEWORKS)/.setup-torch-$(TORCH_VERSION)-lightning-$(LIGHTNING_VERSION)-transformers-$(TRANSFORMERS_VERSION)-$(TRL_VERSION)
+# One script of each framework, which the gate runs too.
+ONE_OF_EACH := lightning_validation hugging_face_trainer_epochs
 PEERS_STAMP := $(PEERS)/.setup-torch-$(TORCH_VERSION)-torchft-$(TORCHFT_VERSION)-nvrx-$(NVRX_VERSION)
 # The tests of the gate that also run on the newest torch: the covering array that joins communicators again, the contract of backends, and
 # the internals of torch.
@@ -35,7 +39,7 @@ CONFORMANCE := conformance-1 conformance-2 conformance-3
 PARTS := whole-units netpath model whole-faults whole-control whole-recovery whole-leaving drills \
 	matrix $(CONFORMANCE) fuzz slurm kubernetes whole-newest
 
-.PHONY: netpath-long help reference docs setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
+.PHONY: netpath-long one-of-each-framework frameworks help reference docs setup setup-newest demo drain lint test clusters newest costs covering whole $(PARTS) conformance mutants format bench peers compare clean
 
 help:
 	@echo "To begin:"
@@ -47,6 +51,7 @@ help:
 	@echo "The rest of the gate (.ci/run), and tools for it:"
 	@echo "  make clusters     jobs of the covering array on a real Slurm and a real Kubernetes control plane; 5 min"
 	@echo "  make newest       the tests of the gate that depend on torch, on torch $(TORCH_NEWEST); 5 min, and as much for its first setup"
+	@echo "  make one-of-each-framework  a training of each framework that loses ranks; 3 min, and 3 for its first setup"
 	@echo "  make covering     print the jobs of the covering array: mode, phase, fault, groups and scheduler of each"
 	@echo "  make costs        measure what the gate costs, and record it (two cores, one of them busy)"
 	@echo "Everything (before an issue is called resolved); each part ends within an hour and can be run alone:"
@@ -67,7 +72,7 @@ help:
 	@echo "    make whole-newest     the tests that depend most on torch, on torch $(TORCH_NEWEST); 9 min, its first setup included"
 	@echo "  make netpath-long a long random sequence of faults of the network plugin"
 	@echo "  make conformance  its three parts in one go; writes docs/evidence/conformance.json and its page"
-	@echo "  make frameworks   tests and conformance scripts of the integrations with Accelerate and Lightning, in an environment of their own"
+	@echo "  make frameworks   tests and conformance scripts of the integrations (Accelerate, Trainer, Lightning), in an environment of their own"
 	@echo "  make mutants      change the meaning of the pure parts in one place at a time, and list the changes that no fast test notices"
 	@echo "More:"
 	@echo "  make reference    write docs/reference from the sources; a test checks that it was done"
@@ -187,11 +192,16 @@ frameworks: $(FRAMEWORKS_STAMP)
 	$(FRAMEWORKS)/bin/python -m pytest $(EVERYTHING) tests/worker/integrations
 	$(FRAMEWORKS)/bin/python -m tests.conformance --group frameworks
 
+one-of-each-framework: $(FRAMEWORKS_STAMP)
+	$(FRAMEWORKS)/bin/python -m pytest tests/worker/integrations
+	$(FRAMEWORKS)/bin/python -m tests.conformance --no-alone $(ONE_OF_EACH)
+
 $(FRAMEWORKS_STAMP): pyproject.toml
 	test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)
 	$(FRAMEWORKS)/bin/python -m pip install --quiet "torch==$(TORCH_VERSION)"
-	$(FRAMEWORKS)/bin/python -m pip install --quiet --editable ".[data,dev,lightning]"
-	$(FRAMEWORKS)/bin/python -m pip install --quiet "lightning==$(LIGHTNING_VERSION)" "pytorch-lightning==$(LIGHTNING_VERSION)"
+	$(FRAMEWORKS)/bin/python -m pip install --quiet --editable ".[data,dev,lightning,transformers]"
+	$(FRAMEWORKS)/bin/python -m pip install --quiet "lightning==$(LIGHTNING_VERSION)" "pytorch-lightning==$(LIGHTNING_VERSION)" \
+		"transformers==$(TRANSFORMERS_VERSION)" "trl==$(TRL_VERSION)"
 	@rm -f $(FRAMEWORKS)/.setup-torch-* && touch $@
 
 reference: setup
