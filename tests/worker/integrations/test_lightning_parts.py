@@ -17,10 +17,10 @@ from understudy.common.names import INTEGRATION_VARIABLE
 from understudy.messages import integrations
 from understudy.worker.__main__ import _take_over
 from understudy.worker.errors import UsageError
+from understudy.worker.integrations.attributes import PlainAttributes
 from understudy.worker.integrations.lightning.files import FreeNames
 from understudy.worker.integrations.lightning.metrics import Outputs
 from understudy.worker.integrations.lightning.points import Lightning
-from understudy.worker.integrations.lightning.progress import PlainAttributes, is_plain
 from understudy.worker.integrations.lightning.takeover import trainer_of
 
 
@@ -91,17 +91,13 @@ def test_marks_of_a_rank_0_that_was_lost_after_its_vote_are_removed_by_its_newco
 def test_attributes_are_set_as_they_were() -> None:
     thing = SimpleNamespace(count=3, best=torch.ones(2), names={"a": [1, None]}, last=deque([1]), _last_time_checked=5.0)
     state = PlainAttributes(thing).state_dict()
-    assert state.keys() == {"count", "best", "names"}
+    assert state.keys() == {"count", "best", "names", "last"}
     kept = thing.last
     thing.count, thing.more = 4, "late"
+    thing.last.append(2)
     PlainAttributes(thing).load_state_dict(state)
+    assert thing.last == deque([1])
     assert (thing.count, thing.last is kept, thing._last_time_checked, hasattr(thing, "more")) == (3, True, 5.0, False)
-
-
-def test_a_value_with_a_graph_or_of_an_unknown_kind_is_not_plain() -> None:
-    weight = torch.ones(1, requires_grad=True)
-    assert is_plain({"a": [1, (2.0, "x")], "b": torch.ones(1)}) and is_plain(weight)
-    assert not is_plain([weight * 2]) and not is_plain({"a": object()}) and not is_plain({object(): 1})
 
 
 def test_outputs_that_are_large_are_not_kept() -> None:

@@ -13,7 +13,7 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 from torch.utils.data import DataLoader, Dataset
 
 from understudy.worker.encoding.codec import decode, encode
-from understudy.worker.integrations.attributes import Attributes
+from understudy.worker.integrations.attributes import PlainAttributes
 from understudy.worker.integrations.trainer_data import EpochData
 from understudy.worker.integrations.trainer_state import Callbacks, Flags, History, OwnState, Rest
 from understudy.worker.state.streams import Randomness
@@ -127,5 +127,5 @@ def test_metrics_that_a_subclass_collects_in_a_step_are_restored() -> None:
 
 def test_an_attribute_that_is_gone_is_removed() -> None:
     thing = SimpleNamespace(kept=1, gone=2, other=object())
-    Attributes(thing, without=["kept"]).load_state_dict(Attributes(SimpleNamespace(new=[3])).state_dict())
+    PlainAttributes(thing, without=["kept"]).load_state_dict(PlainAttributes(SimpleNamespace(new=[3])).state_dict())
     assert vars(thing).keys() == {"kept", "other", "new"}

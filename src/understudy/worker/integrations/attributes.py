@@ -9,13 +9,15 @@ from typing import Any
 from understudy.worker.census import leaves
 from understudy.worker.encoding.codec import Unencodable
 
+_CLOCKS = ("_last_time_checked",)  # readings of a clock that starts with the machine
 
-class Attributes:
+
+class PlainAttributes:
     """Numbers, strings, tensors, generators of random numbers, and containers of them, up to `leaves.LARGEST` bytes each."""
 
     def __init__(self, thing: Any, without: Collection[str] = ()) -> None:
         """`without`: names that are left out."""
-        self._thing, self._without = thing, without
+        self._thing, self._without = thing, {*without, *_CLOCKS}
 
     def state_dict(self) -> dict[str, bytes]:
         found = dict[str, bytes]()

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from understudy.worker.encoding.codec import decode, encode
-from understudy.worker.integrations.attributes import Attributes
+from understudy.worker.integrations.attributes import PlainAttributes
 
 _ELSEWHERE = frozenset({"log_history", "num_input_tokens_seen", "stateful_callbacks"})
 _OF_PROCESS = frozenset({"is_local_process_zero", "is_world_process_zero"})
@@ -26,16 +26,16 @@ class Flags:
     def state_dict(self) -> dict[str, Any]:
         trainer = self._trainer
         return {
-            "state": Attributes(trainer.state, _ELSEWHERE | _OF_PROCESS).state_dict(),
-            "control": Attributes(trainer.control).state_dict(),
+            "state": PlainAttributes(trainer.state, _ELSEWHERE | _OF_PROCESS).state_dict(),
+            "control": PlainAttributes(trainer.control).state_dict(),
             "trainer": {name: getattr(trainer, name, None) for name in _SHARED},
             "last": [self.norm, self.rate],
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         trainer = self._trainer
-        Attributes(trainer.state, _ELSEWHERE | _OF_PROCESS).load_state_dict(state["state"])
-        Attributes(trainer.control).load_state_dict(state["control"])
+        PlainAttributes(trainer.state, _ELSEWHERE | _OF_PROCESS).load_state_dict(state["state"])
+        PlainAttributes(trainer.control).load_state_dict(state["control"])
         vars(trainer).update(state["trainer"])
         self.norm, self.rate = state["last"]
 
@@ -45,7 +45,7 @@ class Rest:
 
     def __init__(self, trainer: Any, arguments: Collection[str]) -> None:
         """`arguments`: names of the arguments with which a trainer is made, such as its datasets."""
-        self._attributes = Attributes(trainer, {*_SHARED, *_OWN, *arguments})
+        self._attributes = PlainAttributes(trainer, {*_SHARED, *_OWN, *arguments})
 
     def state_dict(self) -> dict[str, Any]:
         return {"attributes": self._attributes.state_dict()}
@@ -116,8 +116,8 @@ class Callbacks:
         self._handler = trainer.callback_handler
 
     def state_dict(self) -> dict[str, Any]:
-        return {"callbacks": [Attributes(one).state_dict() for one in self._handler.callbacks]}
+        return {"callbacks": [PlainAttributes(one).state_dict() for one in self._handler.callbacks]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for one, attributes in zip(self._handler.callbacks, state["callbacks"], strict=True):
-            Attributes(one).load_state_dict(attributes)
+            PlainAttributes(one).load_state_dict(attributes)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from understudy.worker.integrations.lightning.progress import PlainAttributes
+from understudy.worker.integrations.attributes import PlainAttributes
 
 _MARK = ".understudy-"
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from understudy.messages import integrations
 from understudy.worker import patches
+from understudy.worker.census.leaves import is_leaf
 from understudy.worker.data.led_loops import LedLoop
 from understudy.worker.errors import UsageError
 from understudy.worker.integrations.base import JobOfTrainer
@@ -24,7 +25,6 @@ from understudy.worker.integrations.lightning.data import DrawnFetcher, Item, Tr
 from understudy.worker.integrations.lightning.files import FreeNames
 from understudy.worker.integrations.lightning.metrics import Outputs
 from understudy.worker.integrations.lightning.points import Lightning
-from understudy.worker.integrations.lightning.progress import is_plain
 from understudy.worker.integrations.lightning.registration import holdings_of
 from understudy.worker.state.registry import State
 
@@ -185,7 +185,7 @@ class Fit:
         """The same with manual optimization, where the outputs are known after the vote only. Returns them for a newcomer."""
         self.training_step(item)
         outputs = self._iteration.ended[0] if self._iteration.ended is not None else None
-        return outputs if is_plain(outputs) else None
+        return outputs if is_leaf(outputs) else None
 
     def _call_callback_hooks(self, stock: Callable[..., None], trainer: Any, hook_name: str, *args: Any, **kwargs: Any) -> None:
         if self._inside == "step" and hook_name == "on_train_batch_end" and trainer is self._trainer:

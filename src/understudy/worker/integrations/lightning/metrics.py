@@ -13,9 +13,9 @@ import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
 from understudy.messages import integrations
+from understudy.worker.census.leaves import is_leaf
 from understudy.worker.errors import UsageError
 from understudy.worker.integrations.lightning.points import Lightning
-from understudy.worker.integrations.lightning.progress import is_plain
 
 _META = (
     "fx",
@@ -45,7 +45,7 @@ class Outputs:
         """Note outputs before the vote, if they can be moved."""
         tensors = [one for one in tree_leaves(value) if isinstance(one, torch.Tensor)]
         small = sum(one.numel() * one.element_size() for one in tensors) <= self.LARGEST
-        self.value = tree_map(_detached_value, value) if small and is_plain(value) else None
+        self.value = tree_map(_detached_value, value) if small and is_leaf(value) else None
 
     def state_dict(self) -> dict[str, Any]:
         return {"value": self.value}

@@ -56,7 +56,7 @@ _FUNCTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "_Sync": ("fn", "_should", "rank_zero_only", "_op", "_group"),
     },
 }
-# PlainAttributes of the trainer before it trains, and of its parts.
+# Attributes of the trainer before it trains, and of its parts.
 _ATTRIBUTES = {
     "": "_val_check_time_interval accumulate_grad_batches callbacks loggers precision_plugin should_stop strategy",
     "_logger_connector": "_callback_metrics _current_fx _first_loop_iter _logged_metrics _progress_bar_metrics",

@@ -1,17 +1,11 @@
-"""The state of a `Trainer` that is the same on all ranks: counters and flags, and the attributes of its callbacks."""
+"""The state of a `Trainer` that is the same on all ranks: counters and flags."""
 
 from __future__ import annotations
 
 import enum
 from typing import Any
 
-import torch
-
 from understudy.worker.integrations.lightning.points import Lightning
-
-_PLAIN = (type(None), bool, int, float, str, bytes, torch.Tensor)
-_CONTAINERS = (list, tuple, dict, set)
-_CLOCKS = frozenset({"_last_time_checked"})  # readings of a clock that starts with the machine
 
 
 class TrainerCounters:
@@ -57,27 +51,3 @@ class TrainerCounters:
 
 def _name(stage: enum.Enum | None) -> str | None:
     return stage.value if stage is not None else None
-
-
-class PlainAttributes:
-    """The plain attributes of an object of Lightning, such as a callback: numbers, strings, tensors without a graph, and containers."""
-
-    def __init__(self, thing: Any) -> None:
-        self._thing = thing
-
-    def state_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self._thing).items() if name not in _CLOCKS and is_plain(value)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        there = vars(self._thing)
-        for name in [name for name, value in there.items() if name not in state and name not in _CLOCKS and is_plain(value)]:
-            del there[name]
-        there.update(state)
-
-
-def is_plain(value: Any) -> bool:
-    """Return whether a value can be moved, with all that it contains."""
-    kind = type(value)
-    if kind in _CONTAINERS:
-        return all(map(is_plain, value)) and (kind is not dict or all(map(is_plain, value.values())))
-    return kind in _PLAIN and (kind is not torch.Tensor or value.grad_fn is None)

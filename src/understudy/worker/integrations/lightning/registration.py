@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from understudy.worker.census.leaves import is_leaf
+from understudy.worker.integrations.attributes import PlainAttributes
 from understudy.worker.integrations.lightning.files import LogOfCSV
 from understudy.worker.integrations.lightning.metrics import Metrics, Outputs
 from understudy.worker.integrations.lightning.points import Lightning
-from understudy.worker.integrations.lightning.progress import PlainAttributes, TrainerCounters, is_plain
+from understudy.worker.integrations.lightning.progress import TrainerCounters
 
-# PlainAttributes of a LightningModule: the running hook, and names by the identity of objects, which the first `self.log` collects.
+# Attributes of a LightningModule: the running hook, and names by the identity of objects, which the first `self.log` collects.
 _OF_MODULE = ("_current_fx_name", "_metric_attributes")
 # Hooks between an optimizer's step and the next one, where gradients still exist. A validation begins without gradients.
 _HOOKS = ("log_metrics", "lr_scheduler_step", "on_train_batch_end", "on_train_end", "on_train_epoch_end", "on_train_epoch_start")
@@ -48,7 +50,7 @@ def holdings_of(trainer: Any, lightning: Lightning, outputs: Outputs) -> Holding
     owned = [trainer, *parts, *given, *trainer.loggers, *strategy._lightning_optimizers, *configurations]
     owned += [(module, name) for name in _OF_MODULE]
     of_script = [one for one in given if not lightning.has(one)]
-    others = tuple(value for one in of_script for value in vars(one).values() if not is_plain(value) and not lightning.has(value))
+    others = tuple(value for one in of_script for value in vars(one).values() if not is_leaf(value) and not lightning.has(value))
     reads = any(_overrides(one, lightning) for one in (module, *of_script, *(one for one in trainer.loggers if not lightning.has(one))))
     return Holdings(registered, owned, reads, others)
 

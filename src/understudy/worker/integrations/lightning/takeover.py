@@ -40,16 +40,19 @@ class LightningTrainers(Integration):
     @staticmethod
     def take_over_group(frame: FrameType, join: Callable[[], tuple[JobOfTrainer, State]]) -> bool:
         found = trainer_of(frame)
-        if found is None:
-            return False
-        root, trainer = found
-        lightning = Lightning(root)
-        lightning.check(trainer)
-        _refuse(lightning, trainer)
-        job, state = join()
-        share_versions(trainer.loggers, job.newcomer)
-        Fit(lightning, trainer, job, state).wrap()
-        return True
+        if found is not None:
+            take_over(*found, join)
+        return found is not None
+
+
+def take_over(root: str, trainer: Any, join: Callable[[], tuple[JobOfTrainer, State]]) -> None:
+    """Let the job make the process group, and wrap the trainer. Raises `UsageError` for what is not supported."""
+    lightning = Lightning(root)
+    lightning.check(trainer)
+    _refuse(lightning, trainer)
+    job, state = join()
+    share_versions(trainer.loggers, job.newcomer)
+    Fit(lightning, trainer, job, state).wrap()
 
 
 def _refuse(lightning: Lightning, trainer: Any) -> None:
