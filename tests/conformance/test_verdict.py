@@ -13,6 +13,7 @@ from scripts.evidence.store import load, save
 from tests.conformance import runs, scripts, verdict
 from tests.conformance.runs import Ran, Trace
 from tests.conformance.scripts import Kill, Script, phases, plan, read
+from tests.conformance.suite import attempt
 from tests.conformance.table import elsewhere, record, summary
 from tests.conformance.verdict import BORROWED, Found, disturbed, named, steady, undisturbed
 from tests.message_texts import has
@@ -281,6 +282,17 @@ def test_headers(tmp_path: Path) -> None:
     assert found.expectation == "refused US1203 \"a 'word' of it\""
     assert found.kills == (Kill("forward", 0, 1), Kill("vote agreement", 3, 0), Kill("verify", 3, 0))
     assert found.arguments == ("--x", "a b")
+
+
+def test_a_script_whose_packages_are_missing_is_skipped_and_not_counted_as_bitwise(tmp_path: Path) -> None:
+    path = tmp_path / "feature.py"
+    path.write_text('"""What it does."""\n\n# expect: bitwise\n# needs: torch no_such_package\n\nimport torch\n')
+    script = read(path)
+    assert script.needs == ("torch", "no_such_package") and "no_such_package" in script.missing
+    result = attempt(script, tmp_path, lambda script, what: None)
+    assert (result.found.verdict, result.wrong) == ("skipped", "")
+    path.write_text(path.read_text().replace(" no_such_package", ""))
+    assert read(path).missing == ""
 
 
 @pytest.mark.parametrize(
