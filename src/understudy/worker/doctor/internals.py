@@ -20,8 +20,9 @@ from understudy.worker.doctor.lightning import LIGHTNING
 from understudy.worker.doctor.pipelines import PIPELINES
 from understudy.worker.doctor.script import SCRIPT
 from understudy.worker.doctor.state import STATE
+from understudy.worker.doctor.transformers import TRANSFORMERS
 
-INTERNALS: tuple[Probe, ...] = (*GROUPS, *SCRIPT, *STATE, *DDP, *FSDP2, *PIPELINES, *ACCELERATE, *LIGHTNING)
+INTERNALS: tuple[Probe, ...] = (*GROUPS, *SCRIPT, *STATE, *DDP, *FSDP2, *PIPELINES, *ACCELERATE, *LIGHTNING, *TRANSFORMERS)
 REJOINED = "in place, by torch's _reconfigure"
 REPLACED = "by a new communicator under a fresh backend number"
 

@@ -99,10 +99,7 @@ LIGHTNING = (
     Probe(
         "lightning",
         "the Trainer of a script is divided into steps and sections",
-        tuple(
-            f"integrations.lightning.{name}"
-            for name in ("data", "files", "fit", "metrics", "points", "progress", "registration", "takeover")
-        ),
+        ("integrations.attributes", *(f"integrations.lightning.{name}" for name in _USERS)),
         (
             *("_batches_that_stepped", "_call_callback_hooks", "_call_lightning_module_hook", "_call_strategy_hook", "_callback_metrics"),
             *("_combined_loader", "_computed", "_current_fx", "_current_fx_name", "_data_fetcher", "_ddp_comm_hook", "_experiment"),

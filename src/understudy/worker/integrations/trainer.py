@@ -91,11 +91,9 @@ def _is_in(frame: FrameType | None, module: str) -> bool:
 
 def check(kind: Any, trainer: Any) -> None:
     """Raise `UsageError` for a version whose class `kind` lacks something, and for a trainer that is used in another way than supported."""
-    for name, wanted in {**METHODS, **CALLED}.items():
-        method = getattr(kind, name, None)
-        if method is None or not set(wanted) <= set(inspect.signature(method).parameters):
-            version = getattr(sys.modules.get("transformers"), "__version__", "unknown")
-            raise UsageError(integrations.TRAINER_CHANGED(version=version, name=name))
+    if name := lacks(kind):
+        version = getattr(sys.modules.get("transformers"), "__version__", "unknown")
+        raise UsageError(integrations.TRAINER_CHANGED(version=version, name=name))
     way = trainer.accelerator.distributed_type.name
     if way not in SUPPORTED_KINDS:
         raise UsageError(integrations.ACCELERATE_KIND(kind=way))
@@ -104,6 +102,15 @@ def check(kind: Any, trainer: Any) -> None:
         used.append("gradient_accumulation_steps and FSDP")
     if used:
         raise UsageError(integrations.TRAINER_ARGUMENT(name=used[0]))
+
+
+def lacks(kind: Any) -> str:
+    """Return a method that the class `kind` lacks, or that has other parameters; "" if there is none."""
+    for name, wanted in {**METHODS, **CALLED}.items():
+        method = getattr(kind, name, None)
+        if method is None or not set(wanted) <= set(inspect.signature(method).parameters):
+            return name
+    return ""
 
 
 class TrainerJob:

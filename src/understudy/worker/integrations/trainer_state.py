@@ -10,7 +10,7 @@ from understudy.worker.integrations.attributes import PlainAttributes
 
 _ELSEWHERE = frozenset({"log_history", "num_input_tokens_seen", "stateful_callbacks"})
 _OF_PROCESS = frozenset({"is_local_process_zero", "is_world_process_zero"})
-_DURATIONS = ("_runtime", "_per_second", "_time")  # and what memory was in use
+_DURATIONS = ("runtime", "per_second", "preparation_time")  # and what memory was in use
 _SHARED = ("_total_loss_scalar", "_globalstep_last_logged", "current_gradient_accumulation_steps")
 _OWN = ("_tr_loss", "current_flos")
 
@@ -106,7 +106,7 @@ class History:
 
 
 def _without_durations(entry: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in entry.items() if not name.endswith(_DURATIONS) and "_mem_" not in name}
+    return {name: value for name, value in entry.items() if not name.endswith(_DURATIONS) and "mem_" not in name}
 
 
 class Callbacks:
