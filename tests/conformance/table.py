@@ -54,7 +54,7 @@ def record(results: Sequence[Values], commit: str, names: Collection[str], folde
     more = {"command": "make conformance", "commit": " ".join(filter(None, commits)), "notes": [f"{summary(rows)}."]}
     evidence.record("conformance", "scripts", rows, more=more, folder=folder)
     reasons = [(reason, str(count)) for reason, count in _reasons(rows).most_common()]
-    notes = [f"{_grades(rows).removeprefix('; ')}."]
+    notes = [f"{found.removeprefix('; ')}."] if (found := _grades(rows)) else []
     evidence.record("conformance", "grades", reasons, ("reason for unproven", "incidents"), more={**more, "notes": notes}, folder=folder)
 
 

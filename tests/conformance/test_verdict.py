@@ -361,9 +361,17 @@ def test_the_evidence_has_what_was_found(tmp_path: Path) -> None:
         "alone": {},
         "wrong": "it is",
     }
-    save("conformance", {"scripts": {"command": "", "recorded": "abc", "view": "scripts", "rows": []}}, tmp_path)
+    empty: dict[str, Any] = {"command": "", "recorded": "abc", "columns": [], "rows": []}
+    save("conformance", {"scripts": {**empty, "view": "scripts"}, "grades": empty}, tmp_path)
     record([{**values, "found": "bitwise"}, {**values, "script": "gone"}], "aaaa", {"one", "gone"}, tmp_path)
     record([values, {**values, "script": "two", "found": "told", "wrong": ""}], "bbbb", {"one", "two"}, tmp_path)
+    assert load("conformance", tmp_path)["grades"]["rows"] == []
+    unproven = ["unproven: US4186: x", "unproven: US4187: y", "proven: US4172: x"]
+    record([{**values, "script": "three", "found": "bitwise", "wrong": "", "grades": unproven}], "bbbb", {"one", "two", "three"}, tmp_path)
+    reasons = load("conformance", tmp_path)["grades"]
+    assert [(reason[:6], count) for reason, count in reasons["rows"]] == [("a loss", "1"), ("a sect", "1")]
+    assert reasons["notes"] == ["3 incidents of scripts that are bitwise: 1 proven, 0 drilled, 2 unproven (33.3 % proven or drilled)."]
+    record([values], "bbbb", {"one", "two"}, tmp_path)
     entry = load("conformance", tmp_path)["scripts"]
     assert entry["rows"][0] == {name: value for name, value in values.items() if name != "alone"} | {"commit": "bbbb"}
     assert [row["script"] for row in entry["rows"]] == ["one", "two"]
