@@ -13,6 +13,7 @@ Read in transformers 5.24.0.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from understudy.messages import integrations
 from understudy.worker import patches
+from understudy.worker.census.leaves import is_leaf
 from understudy.worker.errors import UsageError
 from understudy.worker.integrations.accelerate import SUPPORTED_KINDS, synchronize_once
 from understudy.worker.integrations.base import Integration, JobOfTrainer, OpenedTransaction
@@ -50,6 +52,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "predict": ("test_dataset",),
 }
 CALLED: dict[str, tuple[str, ...]] = {"_get_num_items_in_batch": ("batch_samples", "device")}
+_PACKAGES = frozenset({"accelerate", "datasets", "transformers", "trl"})  # whose objects hold no state of the script
 _UNSUPPORTED = ("auto_find_batch_size", "deepspeed")  # arguments
 
 
@@ -120,7 +123,8 @@ class TrainerJob:
         """`name`: under which the trainer is registered."""
         self._name, self._trainer, self._job = name, trainer, job
         self._kind: Any = sys.modules["transformers.trainer"].Trainer
-        self._follow, self._end_epoch = job.section(self.follow), job.section(self.end_epoch)
+        self._follow: Callable[[], None] = self.follow  # sections, from the registration on
+        self._end_epoch: Callable[[], bool] = self.end_epoch
         self._flags = Flags(trainer)
         self._epochs = Epochs(trainer, job, randomness, lambda: self._stop(self._end_epoch()))
         self._update: OpenedTransaction | None = None
@@ -163,7 +167,18 @@ class TrainerJob:
         owned += filter(None, (getattr(trainer.model, name, None) for name in ("config", "generation_config")))
         registered = {f"{self._name}.{key}": thing for key, thing in objects.items() if thing is not None}
         self._job.register(owns=owned, **registered)
+        others = self._others()
+        self._follow = self._job.section(functools.partial(self.follow, others=others))
+        self._end_epoch = self._job.section(functools.partial(self.end_epoch, others=others))
         return model, loader
+
+    def _others(self) -> tuple[Any, ...]:
+        """Return objects of the script in attributes of the trainer and its callbacks, which only the census can follow."""
+        arguments, found = inspect.signature(self._kind).parameters, []
+        for owner in (self._trainer, *self._trainer.callback_handler.callbacks):
+            given = arguments if owner is self._trainer else ()
+            found += [value for name, value in vars(owner).items() if name not in given and not is_leaf(value)]
+        return tuple(one for one in found if type(one).__module__.partition(".")[0] not in _PACKAGES)
 
     def call_event(self, stock: Callable[..., Any], event: str, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Call the callbacks, but not on a newcomer for what the job has finished."""
@@ -236,13 +251,13 @@ class TrainerJob:
         if update.result:
             self._follow()
 
-    def follow(self) -> None:
-        """Log, evaluate and save after an update."""
+    def follow(self, others: tuple[Any, ...] = ()) -> None:
+        """Log, evaluate and save after an update. `others`: objects that the census looks into."""
         self._passes = False
         assert self._to_follow is not None
         self._to_follow()
 
-    def end_epoch(self) -> bool:
+    def end_epoch(self, others: tuple[Any, ...] = ()) -> bool:
         """Do the same at the end of an epoch. Returns whether the training stops."""
         self.follow()
         return bool(self._trainer.control.should_training_stop)
