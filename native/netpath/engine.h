@@ -65,6 +65,7 @@ class Engine {
   const Config config_;
   const std::vector<Nic> nics_;
   const std::shared_ptr<Stats> stats_;
+  const std::shared_ptr<const Links> links_;
   std::vector<std::shared_ptr<Loop>> loops_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<LinkWatch> link_watch_;

@@ -44,6 +44,7 @@ void Receiver::retire(std::unique_ptr<ReceiverStream> stream) {
 }
 
 void Receiver::start_request(Request* request) {
+  if (messages_.empty()) waiting_since_ = Clock::now();
   Message message;
   message.request = request;
   messages_.push_back(std::move(message));
@@ -147,7 +148,7 @@ void Receiver::tick(Time now) {
   const Seconds gone = std::min<Seconds>(kSenderGoneAfter, config_.give_up);
   if (streams_.empty() && ended_by_peer_ && now - no_stream_since_ > gone) {
     give_up(abi::kRemoteError, "the sender has closed all connections and does not come back: its process has ended");
-  } else if (now - last_heard_ > config_.give_up) {
+  } else if (now - std::max(last_heard_, waiting_since_) > config_.give_up) {
     give_up(abi::kSystemError, "nothing was received from the sender on any rail for UNDERSTUDY_NET_GIVE_UP_S");
   }
 }

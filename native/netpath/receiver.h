@@ -103,7 +103,7 @@ class Receiver : public Comm {
   std::atomic<uint64_t> received_{0};                                       // = first_, for other threads
   int corrupt_in_a_row_ = 0;
   bool stopped_ = false;
-  Time last_heard_, no_stream_since_;
+  Time last_heard_, no_stream_since_, waiting_since_{};
   bool ended_by_peer_ = false;  // the last stream was closed by the peer, not by a fault of the path
   uint64_t ticker_ = 0;
 #ifdef UNDERSTUDY_BREAK_DEDUPE

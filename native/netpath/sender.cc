@@ -19,7 +19,7 @@ constexpr uint64_t kLeastWindow = 2 << 20, kMostWindow = 32 << 20;
 constexpr double kWindowSeconds = 0.05;
 constexpr milliseconds kWaitForRails{200};     // after the first one
 constexpr std::chrono::seconds kReceiverGoneAfter{5};  // of refused connections
-constexpr std::chrono::seconds kBusyFor{1};
+constexpr std::chrono::seconds kBusyFor{1}, kLinksEvery{1};
 
 }  // namespace
 
@@ -31,8 +31,9 @@ void Rail::measure(double sample, bool was_busy) {
   stats->rate_mb_s = static_cast<uint64_t>(rate / 1e6);
 }
 
-Sender::Sender(std::shared_ptr<Loop> loop, std::shared_ptr<Stats> stats, const std::vector<Nic>& nics, const wire::Handle& handle, const Config& config)
-    : Comm(std::move(loop)), all_stats_(std::move(stats)), handle_(handle), config_(config) {
+Sender::Sender(std::shared_ptr<Loop> loop, std::shared_ptr<Stats> stats, std::shared_ptr<const Links> links, const std::vector<Nic>& nics,
+               const wire::Handle& handle, const Config& config)
+    : Comm(std::move(loop)), all_stats_(std::move(stats)), links_(std::move(links)), handle_(handle), config_(config) {
   if (getrandom(id_.data(), id_.size(), 0) != static_cast<ssize_t>(id_.size())) throw std::system_error(errno, std::generic_category(), "getrandom");
   std::vector<Address> remote;
   const int family = handle.family == 4 ? AF_INET : AF_INET6;
@@ -56,9 +57,9 @@ void Sender::post_link(const std::string& interface, bool up) {
 }
 
 void Sender::begin() {
-  last_alive_ = waiting_since_ = Clock::now();
+  last_alive_ = waiting_since_ = refused_since_ = links_checked_ = Clock::now();
   for (const auto& rail : rails_) {
-    rail->link_up = link_is_up(rail->addresses.local.name);
+    rail->link_up = links_->is_up(rail->addresses.local.name).value_or(true);
     for (int i = 0; i < config_.streams; ++i) streams_.push_back(std::make_unique<SenderStream>(*this, *loop_, *rail, i));
   }
   ticker_ = loop_->add_ticker([self = shared_from_this(), this](Time now) { tick(now); });
@@ -231,9 +232,19 @@ void Sender::probe_idle(const SenderStream& late) {
 void Sender::tick(Time now) {
   if (stopped_) return;
   for (const auto& stream : streams_) stream->tick(now);
+  check_links(now);
   pump();
   check_connected(now);
   check_peer(now);
+}
+
+// An event of a link can be missed, for example if it fails and returns between two queries.
+void Sender::check_links(Time now) {
+  if (now - links_checked_ < kLinksEvery) return;
+  links_checked_ = now;
+  for (const auto& rail : rails_) {
+    if (!rail->link_up && links_->is_up(rail->addresses.local.name) == true) link_changed(rail->addresses.local.name, true);
+  }
 }
 
 void Sender::check_connected(Time now) {

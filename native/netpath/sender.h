@@ -115,7 +115,8 @@ class SenderStream : public Handler {
 
 class Sender : public Comm {
  public:
-  Sender(std::shared_ptr<Loop> loop, std::shared_ptr<Stats> stats, const std::vector<Nic>& nics, const wire::Handle& handle, const Config& config);
+  Sender(std::shared_ptr<Loop> loop, std::shared_ptr<Stats> stats, std::shared_ptr<const Links> links, const std::vector<Nic>& nics,
+         const wire::Handle& handle, const Config& config);
 
   bool connected() const { return connected_.load(); }
   bool has_rails() const { return !rails_.empty(); }
@@ -158,11 +159,13 @@ class Sender : public Comm {
   void give_up(abi::Result result, const std::string& reason);
   void finish_message(uint64_t message);
   void check_connected(Time now);
+  void check_links(Time now);
   void check_peer(Time now);
   SenderStream* choose(uint32_t length);
   uint32_t unit_for(uint64_t size) const;
 
   const std::shared_ptr<Stats> all_stats_;
+  const std::shared_ptr<const Links> links_;
   const wire::Handle handle_;
   const Config config_;
   wire::Secret id_;
@@ -177,7 +180,7 @@ class Sender : public Comm {
   uint64_t queued_ = 0;                               // granted bytes that no stream has, without next_
   std::atomic<bool> connected_{false};
   bool pumping_ = false, stopped_ = false;
-  Time first_open_{}, last_alive_{}, last_data_{}, waiting_since_{}, refused_since_{};
+  Time first_open_{}, last_alive_{}, last_data_{}, waiting_since_{}, refused_since_{}, links_checked_{};
   uint64_t ticker_ = 0;
 };
 

@@ -34,6 +34,7 @@ void SenderStream::end() {
   if (state_ == State::kOpen) --rail_.stats->open;
   state_ = State::kClosed;
   retry_at_ = Time::max();
+  if (!fd_) return;  // so the destructor, which may run on any thread, leaves the loop alone
   loop_.forget(watch_);
   end_connection(fd_);
 }

@@ -104,6 +104,22 @@ def test_rails_flap(plugin: Build, hosts: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
+def test_a_link_that_cannot_be_queried_is_not_down(plugin: Build, hosts: Make, tmp_path: Path) -> None:
+    """Without free descriptors, an event of one link leaves the others alone."""
+    two = hosts(2)
+    with transfer(plugin, two, tmp_path, MIXED) as running:
+        running.wait_for_messages(30)
+        with running.no_descriptors():
+            two.link(SENDER, 0, "down")
+            running.wait_for_messages(300)
+            two.link(SENDER, 0, "up")
+            running.wait_for_messages(30)
+        before = running.total("chunks", interface="r0")
+        running.wait_for("chunks", before, interface="r0")
+        running.stop()
+
+
+@pytest.mark.whole
 def test_all_rails_fail_for_a_while(plugin: Build, hosts: Make, tmp_path: Path) -> None:
     """While all are silent none is suspected, so the streams are not even opened again."""
     two = hosts(2)

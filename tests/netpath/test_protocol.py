@@ -7,10 +7,12 @@ import os
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from tests.integration.processes import wait_until
 from tests.netpath.builds import Build
 from tests.netpath.transfer import LONG
 
@@ -42,6 +44,16 @@ class Stream:
 
     def send(self, data: bytes) -> None:
         self._link.sendall(data)
+
+    def replies_for(self, seconds: float) -> list[bytes]:
+        """The kinds of all replies until none has come for so long; the last one is empty if the connection has ended."""
+        kinds: list[bytes] = []
+        self._link.settimeout(seconds)
+        with contextlib.suppress(TimeoutError):
+            while b"" not in kinds:
+                kinds.append(self.reply()[0])
+        self._link.settimeout(LONG)
+        return kinds
 
     def frames_acknowledged(self, until: int) -> list[int]:
         """The numbers of frames in acknowledgements, without 0, up to `until` or the end of the connection."""
@@ -75,12 +87,18 @@ class Receiver:
 
     def streams(self) -> tuple[Stream, Stream]:
         """Two streams, when the first messages are granted: earlier ones may not be sent."""
-        first = self._stream(0)
+        first = self.stream(0)
         while first.reply()[:2] != (GRANT, WINDOW - 1):
             pass
-        return first, self._stream(1)
+        return first, self.stream(1)
 
-    def _stream(self, number: int) -> Stream:
+    def post(self) -> None:
+        """Let a driver that holds its receives back post them."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("post\n")
+        self.process.stdin.flush()
+
+    def stream(self, number: int) -> Stream:
         return self.stack.enter_context(contextlib.closing(Stream(self.handle, self.communicator, number)))
 
     def end(self, stream: Stream, message: int) -> None:
@@ -90,12 +108,12 @@ class Receiver:
 
 
 @contextlib.contextmanager
-def receiving(build: Build) -> Iterator[Receiver]:
+def receiving(build: Build, **settings: str) -> Iterator[Receiver]:
     words = [str(build.driver), str(build.library), "receive", "12", "1", str(SIZE), str(LONG)]
-    environment = {**os.environ, "UNDERSTUDY_NET_IFNAME": "lo"}
+    environment = {**os.environ, "UNDERSTUDY_NET_IFNAME": "lo", **settings}
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(
-            subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         )
         stack.callback(process.kill)
         assert process.stdout is not None
@@ -179,3 +197,15 @@ def test_grants_are_repeated_on_a_new_stream(plugin: Build) -> None:
         _, second = receiver.streams()
         assert [second.reply() for _ in range(WINDOW)] == [(GRANT, number, SIZE + 512) for number in range(WINDOW)]
         receiver.end(second, 0)
+
+
+@pytest.mark.whole
+def test_silence_counts_from_the_first_receive(plugin: Build) -> None:
+    """An idle time beyond the limit, which is 3 s here, is no reason to fail a receive that is posted after it."""
+    with receiving(plugin, UNDERSTUDY_NET_GIVE_UP_S="3", NETPATH_HOLD="1") as receiver:
+        stream = receiver.stream(0)
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() - began > 4, "more idle time than the limit", LONG)
+        receiver.post()
+        assert set(stream.replies_for(1)) == {GRANT}
+        receiver.end(stream, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -96,6 +97,16 @@ class Transfer:
             return looks >= 100
 
         wait_until(quiet, "silence", LONG)
+
+    @contextlib.contextmanager
+    def no_descriptors(self) -> Iterator[None]:
+        """For the body, the sender can open no descriptor; those that it has go on."""
+        limits = resource.prlimit(self.sender.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.sender.pid, resource.RLIMIT_NOFILE, (0, limits[1]))
+        try:
+            yield
+        finally:
+            resource.prlimit(self.sender.pid, resource.RLIMIT_NOFILE, limits)
 
     @contextlib.contextmanager
     def receiver_stopped(self) -> Iterator[None]:
