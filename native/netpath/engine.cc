@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "log.h"
+#include "seal.h"
 
 namespace netpath {
 namespace {
@@ -49,7 +50,7 @@ Engine::Engine(const Config& config) : config_(config), nics_(usable_nics(config
     try {
       listener_->start();
       link_watch_->start();
-      loop.add_ticker([this](Time now) { tick(now); });
+      loop.add_ticker([this](Time) { tick(); });
     } catch (...) {
       failure = std::current_exception();
     }
@@ -71,7 +72,8 @@ Engine::~Engine() {
   stats_->write();
 }
 
-void Engine::tick(Time now) {
+void Engine::tick() {
+  const Time now = Clock::now();  // also of other threads
   if (now - stats_written_ < kStatsEvery) return;
   stats_written_ = now;
   stats_->write();
@@ -171,7 +173,7 @@ bool Engine::admit(Fd fd, const wire::Hello& hello) {
   const Accepted& entry = found->second;
   const std::shared_ptr<Receiver> receiver = entry.receiver.lock();
   if (!receiver || entry.closed_at != Time{}) {
-    const wire::Reply bye{wire::Type::kBye, 0, entry.received, 0};
+    const wire::Reply bye = reply_of(wire::Type::kBye, entry.received, 0, wants_checksums(hello));
     send(fd.get(), &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
     return true;
   }

@@ -60,7 +60,7 @@ class Engine {
   bool admit(Fd fd, const wire::Hello& hello);
   std::shared_ptr<Loop> next_loop() { return loops_[next_loop_++ % loops_.size()]; }
   void link_changed(const std::string& interface, bool up);
-  void tick(Time now);
+  void tick();
 
   const Config config_;
   const std::vector<Nic> nics_;

@@ -24,7 +24,7 @@ class Sender;
 struct Chunk {
   uint64_t message;
   uint64_t offset;
-  uint64_t total;
+  uint32_t total;
   uint32_t length;
   uint32_t unit;
   const char* data;
@@ -67,6 +67,7 @@ class SenderStream : public Handler {
   bool idle() const { return state_ == State::kOpen && in_flight_.empty(); }
   bool late() const { return late_; }
   bool refused() const { return refused_; }
+  bool opened_before() const { return opened_before_; }
   Time last_ack() const { return last_ack_; }
   uint64_t in_flight() const { return bytes_in_flight_; }
   Rail& rail() { return rail_; }
@@ -91,6 +92,7 @@ class SenderStream : public Handler {
   void check_progress(Time now);
   void progressed(Time now);
   void note_stall(Time now);
+  void fail(Time now);
 
   Sender& comm_;
   Loop& loop_;
@@ -100,7 +102,7 @@ class SenderStream : public Handler {
   Fd fd_;
   Loop::Watch watch_ = 0;
   bool refused_ = false, late_ = false, opened_before_ = false;
-  Time retry_at_{}, since_{};  // of the state
+  Time retry_at_{}, welcomed_{}, since_{};  // of the state
   Seconds round_trip_{0};
   bool frame_ = false;  // the last frame of in_flight_ is not written as a whole
   wire::FrameHeader header_{};
@@ -129,7 +131,7 @@ class Sender : public Comm {
   const Config& config() const { return config_; }
   const wire::Secret& id() const { return id_; }
   void pump();  // give chunks to streams
-  void granted(uint64_t message, uint64_t size);
+  bool granted(uint64_t message, uint64_t size);  // false: the receiver breaks the protocol
   void acknowledged(Chunk& chunk);
   void again(std::shared_ptr<Chunk> chunk);
   void alive(Time now);

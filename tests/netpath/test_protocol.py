@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
+import select
 import socket
 import struct
 import subprocess
@@ -19,7 +21,7 @@ from tests.netpath.transfer import LONG
 UNIT, SIZE = 1 << 16, 200_000  # bytes of a chunk, and of the receiver's messages
 WINDOW = 8  # receives that the driver posts at once
 WELCOME, GRANT, ACK, BYE = b"welc", b"gran", b"ack ", b"bye "
-HANDLE, HELLO, FRAME, REPLY = "<IHBBQ16sQ", "<IBBHQ16s16s", "<4sIQQQII", "<4sIQQ"
+HANDLE, HELLO, FRAME, REPLY = "<IHBBQ16sQ", "<IBBHQ16s16s", "<4sIQQIIII", "<4sIQQ"
 
 
 class Stream:
@@ -75,7 +77,7 @@ class Stream:
 
 
 def frame(message: int, offset: int, length: int, total: int, unit: int = UNIT, kind: bytes = b"data") -> bytes:
-    return struct.pack(FRAME, kind, length, message, offset, total, unit, 0)
+    return struct.pack(FRAME, kind, length, message, offset, total, unit, 0, 0)
 
 
 @dataclass
@@ -152,6 +154,7 @@ def test_duplicates_are_acknowledged_and_dropped(plugin: Build) -> None:
 WRONG: dict[str, bytes] = {
     "a kind that is none": frame(0, 0, 5, 5, kind=b"junk"),
     "no unit": frame(0, 0, 5, 5, unit=0),
+    "a tiny unit": frame(0, 0, 5, 5, unit=4095),
     "a huge unit": frame(0, 0, 5, 5, unit=1 << 30),
     "an offset within a chunk": frame(0, 7, 5, 12),
     "an offset beyond the message": frame(0, UNIT, 5, 5),
@@ -160,7 +163,7 @@ WRONG: dict[str, bytes] = {
     "nothing of something": frame(0, UNIT, 0, UNIT),
     "a message without a grant": frame(1000, 0, 5, 5),
     "more than the buffer holds": frame(0, 0, UNIT, 10 * SIZE),
-    "more than can be": frame(0, 0, UNIT, 1 << 40),
+    "more than can be": frame(0, 0, UNIT, 1 << 31),
     "a huge probe": frame(0, 0, 1 << 30, 0, kind=b"prob"),
 }
 
@@ -209,3 +212,26 @@ def test_silence_counts_from_the_first_receive(plugin: Build) -> None:
         receiver.post()
         assert set(stream.replies_for(1)) == {GRANT}
         receiver.end(stream, 0)
+
+
+@pytest.mark.whole
+def test_strangers_leave_most_descriptors_alone(plugin: Build) -> None:
+    """They connect and say nothing: an eighth of what the process may have is theirs, and a sender gets in nevertheless."""
+    limit, many = 128, 300
+    with receiving(plugin) as receiver, contextlib.ExitStack() as stack:
+        pid = receiver.process.pid
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limit))
+        before = descriptors(pid)
+        _, port, *_ = struct.unpack_from(HANDLE, receiver.handle)
+        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", port), LONG)) for _ in range(many)]
+        closed = select.poll()
+        for stranger in strangers:
+            closed.register(stranger, select.POLLIN)
+        wait_until(lambda: len(closed.poll(0)) >= many - limit // 8, "the end of most strangers", LONG)
+        assert descriptors(pid) <= before + limit // 8
+        stream, _ = receiver.streams()
+        receiver.end(stream, 0)
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))

@@ -106,16 +106,20 @@ class Transfer:
         try:
             yield
         finally:
-            resource.prlimit(self.sender.pid, resource.RLIMIT_NOFILE, limits)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, which the test notices
+                resource.prlimit(self.sender.pid, resource.RLIMIT_NOFILE, limits)
 
     @contextlib.contextmanager
     def receiver_stopped(self) -> Iterator[None]:
         """Stop the receiver's process for the body."""
-        self.receiver.send_signal(signal.SIGSTOP)
-        try:
+        with _stopped(self.receiver):
             yield
-        finally:
-            self.receiver.send_signal(signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def both_stopped(self) -> Iterator[None]:
+        """Stop both processes for the body."""
+        with _stopped(self.receiver), _stopped(self.sender):
+            yield
 
     def stop(self) -> dict[str, Any]:
         """End both, and return what the receiver measured. Fails unless both have found all bytes right."""
@@ -152,6 +156,15 @@ class Transfer:
             if process.stdin is not None:
                 with contextlib.suppress(BrokenPipeError):
                     process.stdin.close()
+
+
+@contextlib.contextmanager
+def _stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 @contextlib.contextmanager
