@@ -227,8 +227,14 @@ def test_strangers_leave_most_descriptors_alone(plugin: Build) -> None:
         closed = select.poll()
         for stranger in strangers:
             closed.register(stranger, select.POLLIN)
-        wait_until(lambda: len(closed.poll(0)) >= many - limit // 8, "the end of most strangers", LONG)
-        assert descriptors(pid) <= before + limit // 8
+        seen: list[int] = []
+
+        def most_have_left() -> bool:
+            seen.append(descriptors(pid))
+            return len(closed.poll(0)) >= many - limit // 8
+
+        wait_until(most_have_left, "the end of most strangers", LONG)
+        assert max(seen) <= before + limit // 8 + 2  # and one that is just being accepted or closed
         stream, _ = receiver.streams()
         receiver.end(stream, 0)
 
