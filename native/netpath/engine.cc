@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "log.h"
+#include "seal.h"
 
 namespace netpath {
 namespace {
@@ -38,23 +39,26 @@ std::vector<Nic> usable_nics(const Config& config) {
 
 }  // namespace
 
-Engine::Engine(const Config& config) : config_(config), nics_(usable_nics(config)), stats_(std::make_shared<Stats>(config.stats_folder)) {
+Engine::Engine(const Config& config) : config_(config), nics_(usable_nics(config)), stats_(std::make_shared<Stats>(config.stats_folder)), links_(std::make_shared<Links>()) {
   for (int i = 0; i < config_.threads; ++i) loops_.push_back(std::make_shared<Loop>());
   Loop& loop = *loops_.front();
   listener_ = std::make_unique<Listener>(loop, nics_.front().address.family, stats_,
                                          [this](Fd fd, const wire::Hello& hello) { return admit(std::move(fd), hello); });
-  link_watch_ = std::make_unique<LinkWatch>(loop, nics_, [this](const std::string& interface, bool up) { link_changed(interface, up); });
+  link_watch_ = std::make_unique<LinkWatch>(loop, links_, nics_, [this](const std::string& interface, bool up) { link_changed(interface, up); });
   std::exception_ptr failure;
   loop.run([&] {
     try {
       listener_->start();
       link_watch_->start();
-      loop.add_ticker([this](Time now) { tick(now); });
+      loop.add_ticker([this](Time) { tick(); });
     } catch (...) {
       failure = std::current_exception();
     }
   });
-  if (failure) std::rethrow_exception(failure);
+  if (failure) {
+    for (const auto& one : loops_) one->stop();  // they may be calling what is about to be freed
+    std::rethrow_exception(failure);
+  }
   for (const Nic& nic : nics_) info("rail %s %s, %d Mbit/s", nic.name.c_str(), nic.address.text().c_str(), nic.speed);
 }
 
@@ -68,7 +72,8 @@ Engine::~Engine() {
   stats_->write();
 }
 
-void Engine::tick(Time now) {
+void Engine::tick() {
+  const Time now = Clock::now();  // also of other threads
   if (now - stats_written_ < kStatsEvery) return;
   stats_written_ = now;
   stats_->write();
@@ -112,7 +117,10 @@ void Engine::close_listen(Listening* listening) {
       listeners_.erase(found);
     }
   }
-  for (const auto& receiver : unwanted) receiver->close();
+  for (const auto& receiver : unwanted) {
+    receiver->close();
+    closed(*receiver);
+  }
   delete listening;
 }
 
@@ -165,7 +173,7 @@ bool Engine::admit(Fd fd, const wire::Hello& hello) {
   const Accepted& entry = found->second;
   const std::shared_ptr<Receiver> receiver = entry.receiver.lock();
   if (!receiver || entry.closed_at != Time{}) {
-    const wire::Reply bye{wire::Type::kBye, 0, entry.received, 0};
+    const wire::Reply bye = reply_of(wire::Type::kBye, entry.received, 0, wants_checksums(hello));
     send(fd.get(), &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
     return true;
   }
@@ -184,7 +192,7 @@ std::shared_ptr<Sender> Engine::connect(const wire::Handle& handle) {
   std::unique_lock lock(mutex_);
   std::shared_ptr<Sender>& sender = connecting_[handle.secret];
   if (!sender) {
-    auto made = std::make_shared<Sender>(next_loop(), stats_, nics_, handle, config_);
+    auto made = std::make_shared<Sender>(next_loop(), stats_, links_, nics_, handle, config_);
     if (!made->has_rails()) {
       connecting_.erase(handle.secret);
       throw std::runtime_error("no interface of this host has the address family of the receiver: see UNDERSTUDY_NET_IFNAME on both hosts");

@@ -60,11 +60,12 @@ class Engine {
   bool admit(Fd fd, const wire::Hello& hello);
   std::shared_ptr<Loop> next_loop() { return loops_[next_loop_++ % loops_.size()]; }
   void link_changed(const std::string& interface, bool up);
-  void tick(Time now);
+  void tick();
 
   const Config config_;
   const std::vector<Nic> nics_;
   const std::shared_ptr<Stats> stats_;
+  const std::shared_ptr<const Links> links_;
   std::vector<std::shared_ptr<Loop>> loops_;
   std::unique_ptr<Listener> listener_;
   std::unique_ptr<LinkWatch> link_watch_;

@@ -1,15 +1,26 @@
 #include "listener.h"
 
 #include <sys/epoll.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 
 namespace netpath {
 namespace {
 
-constexpr size_t kMostGuests = 1024;
+constexpr size_t kMostGuests = 128;
+constexpr int kAcceptsAtOnce = 64;  // then other sockets have their turn
 constexpr std::chrono::seconds kGuestLeavesAfter{5};
+constexpr std::chrono::milliseconds kPause{100};  // without free descriptors
+
+// Guests may use an eighth of the descriptors that the process may have.
+size_t most_guests() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return std::clamp<size_t>(limit.rlim_cur / 8, 1, kMostGuests);
+}
 
 }  // namespace
 
@@ -51,7 +62,7 @@ class Listener::Guest : public Handler {
   Listener& listener_;
   Fd fd_;
   const Loop::Watch watch_;
-  const Time since_ = Clock::now();
+  const Time since_ = listener_.loop_.now();
   wire::Hello hello_{};
   size_t bytes_ = 0;
 };
@@ -62,8 +73,19 @@ Listener::Listener(Loop& loop, int family, std::shared_ptr<Stats> stats, Admit a
 Listener::~Listener() = default;
 
 void Listener::start() {
-  watch_ = loop_.watch(fd_.get(), EPOLLIN, this);
+  resume();
   ticker_ = loop_.add_ticker([this](Time now) { tick(now); });
+}
+
+void Listener::resume() {
+  watch_ = loop_.watch(fd_.get(), EPOLLIN, this);
+  paused_at_.reset();
+}
+
+// Without descriptors, the kernel would report the same connection for ever.
+void Listener::pause() {
+  loop_.forget(watch_);
+  paused_at_ = loop_.now();
 }
 
 void Listener::end() {
@@ -74,20 +96,33 @@ void Listener::end() {
 }
 
 void Listener::on_ready(uint32_t) {
-  for (;;) {
+  const size_t most = most_guests();
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
     Fd fd(accept4(fd_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd) {
-      // Without descriptors the kernel would report the same connection for ever: the oldest guest makes room.
-      if ((errno == EMFILE || errno == ENFILE) && !guests_.empty()) guests_.pop_front();
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) pause();
       return;
     }
     prepare_stream(fd.get());
-    if (guests_.size() >= kMostGuests) {
+    std::unique_ptr<Guest> guest;
+    try {
+      guest = std::make_unique<Guest>(*this, std::move(fd));
+    } catch (const std::system_error&) {  // the system has no memory or no watches left
       stats_->refused();
-      guests_.pop_front();
+      continue;
     }
-    guests_.push_back(std::make_unique<Guest>(*this, std::move(fd)));
+    guest->on_ready(EPOLLIN);  // a sender greets at once
+    if (guest->done()) continue;
+    if (guests_.size() >= most) see_off();
+    guests_.push_back(std::move(guest));
   }
+}
+
+// Make room: without those that have left already, or else without the oldest one.
+void Listener::see_off() {
+  if (guests_.remove_if([](const std::unique_ptr<Guest>& guest) { return guest->done(); }) > 0) return;
+  guests_.front()->refuse();
+  guests_.pop_front();
 }
 
 void Listener::tick(Time now) {
@@ -95,6 +130,12 @@ void Listener::tick(Time now) {
     if (!guest->done() && now - guest->since() > kGuestLeavesAfter) guest->refuse();
     return guest->done();
   });
+  if (!paused_at_ || now - *paused_at_ < kPause) return;
+  try {
+    resume();
+  } catch (const std::system_error&) {
+    paused_at_ = now;
+  }
 }
 
 }  // namespace netpath

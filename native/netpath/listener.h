@@ -7,6 +7,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 
 #include "loop.h"
 #include "stats.h"
@@ -32,6 +33,9 @@ class Listener : public Handler {
  private:
   class Guest;
   void tick(Time now);
+  void pause();
+  void resume();  // throws std::system_error
+  void see_off();
 
   Loop& loop_;
   const std::shared_ptr<Stats> stats_;
@@ -39,6 +43,7 @@ class Listener : public Handler {
   uint16_t port_ = 0;
   Fd fd_;
   Loop::Watch watch_ = 0;
+  std::optional<Time> paused_at_;
   uint64_t ticker_ = 0;
   std::list<std::unique_ptr<Guest>> guests_;  // the oldest first
 };

@@ -12,6 +12,11 @@
 #include <system_error>
 
 namespace netpath {
+namespace {
+
+constexpr std::chrono::seconds kStopped{1};  // a thread that does not run for longer
+
+}  // namespace
 
 Loop::Loop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (!epoll_ || !wake_) throw std::system_error(errno, std::generic_category(), "epoll");
@@ -73,6 +78,13 @@ void Loop::run(const std::function<void()>& task) {
   state.changed.wait(lock, [&] { return state.done; });
 }
 
+Time Loop::now() {
+  const Time now = Clock::now();
+  if (now - last_now_ > kStopped) paused_ += now - last_now_;
+  last_now_ = now;
+  return now - paused_;
+}
+
 Loop::Watch Loop::watch(int fd, uint32_t events, Handler* handler) {
   const Watch id = next_id_++;
   epoll_event event{};
@@ -117,7 +129,7 @@ void Loop::work() {
         found->second.handler->on_ready(events[i].events);
       }
     }
-    tick(Clock::now());
+    tick(now());
   }
   for (bool ended = false; !ended;) {  // a thread may wait for a task that came late
     run_tasks();

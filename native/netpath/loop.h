@@ -37,12 +37,16 @@ class Loop {
   void stop();
 
   // From the loop's thread only.
+  //
+  // A clock that stands still while the thread does not run for more than a second, for example because the process is stopped: what
+  // others did in the meantime has not been seen, so it is no silence. It also stands still while there are no tickers.
+  Time now();
   using Watch = uint64_t;
   Watch watch(int fd, uint32_t events, Handler* handler);
   void change(Watch watch, uint32_t events);
   void forget(Watch watch);
   using Ticker = std::function<void(Time)>;
-  uint64_t add_ticker(Ticker ticker);  // called about every kTick
+  uint64_t add_ticker(Ticker ticker);  // called about every kTick, with now()
   void remove_ticker(uint64_t ticker);
 
   static constexpr std::chrono::milliseconds kTick{10};
@@ -64,7 +68,8 @@ class Loop {
   uint64_t next_id_ = 1;
   std::unordered_map<Watch, Watched> watched_;
   std::unordered_map<uint64_t, Ticker> tickers_;
-  Time last_tick_{};
+  Time last_tick_{}, last_now_ = Clock::now();
+  Clock::duration paused_{0};
   std::thread thread_;
 };
 

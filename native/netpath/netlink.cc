@@ -9,8 +9,8 @@
 
 namespace netpath {
 
-LinkWatch::LinkWatch(Loop& loop, std::vector<Nic> nics, std::function<void(const std::string&, bool)> changed)
-    : loop_(loop), nics_(std::move(nics)), up_(nics_.size(), true), changed_(std::move(changed)) {}
+LinkWatch::LinkWatch(Loop& loop, std::shared_ptr<const Links> links, std::vector<Nic> nics, std::function<void(const std::string&, bool)> changed)
+    : loop_(loop), links_(std::move(links)), nics_(std::move(nics)), up_(nics_.size(), true), changed_(std::move(changed)) {}
 
 void LinkWatch::start() {
   fd_.reset(socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, NETLINK_ROUTE));
@@ -38,10 +38,10 @@ void LinkWatch::on_ready(uint32_t) {
 
 void LinkWatch::query() {
   for (size_t i = 0; i < nics_.size(); ++i) {
-    const bool up = link_is_up(nics_[i].name);
-    if (up == up_[i]) continue;
-    up_[i] = up;
-    changed_(nics_[i].name, up);
+    const std::optional<bool> up = links_->is_up(nics_[i].name);
+    if (!up || *up == up_[i]) continue;
+    up_[i] = *up;
+    changed_(nics_[i].name, *up);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "loop.h"
@@ -12,7 +13,7 @@ namespace netpath {
 class LinkWatch : public Handler {
  public:
   // `changed` is called on `loop` with the interface and its state now, when that differs from before.
-  LinkWatch(Loop& loop, std::vector<Nic> nics, std::function<void(const std::string& interface, bool up)> changed);
+  LinkWatch(Loop& loop, std::shared_ptr<const Links> links, std::vector<Nic> nics, std::function<void(const std::string& interface, bool up)> changed);
 
   void on_ready(uint32_t events) override;
   void start();  // on the loop; throws std::system_error
@@ -22,6 +23,7 @@ class LinkWatch : public Handler {
   void query();
 
   Loop& loop_;
+  const std::shared_ptr<const Links> links_;
   std::vector<Nic> nics_;
   std::vector<bool> up_;
   std::function<void(const std::string&, bool)> changed_;

@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include "wire.h"
 
@@ -105,11 +107,14 @@ std::vector<Nic> find_nics(const std::string& choice) {
   return found;
 }
 
-bool link_is_up(const std::string& name) {
-  const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+Links::Links() : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+  if (!fd_) throw std::system_error(errno, std::generic_category(), "socket");
+}
+
+std::optional<bool> Links::is_up(const std::string& name) const {
   ifreq request{};
   std::strncpy(request.ifr_name, name.c_str(), IFNAMSIZ - 1);
-  if (!fd || ioctl(fd.get(), SIOCGIFFLAGS, &request) != 0) return false;
+  if (ioctl(fd_.get(), SIOCGIFFLAGS, &request) != 0) return errno == ENODEV ? std::optional(false) : std::nullopt;
   return (request.ifr_flags & IFF_UP) != 0 && (request.ifr_flags & IFF_RUNNING) != 0;
 }
 

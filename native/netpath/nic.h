@@ -1,6 +1,7 @@
 // The network interfaces of this host that can be rails, and the choice of rails between two hosts.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,16 @@ struct Nic {
 // loopback and bridges of containers are left out, unless nothing else exists.
 std::vector<Nic> find_nics(const std::string& choice);
 
-// Whether the interface is up and has carrier now. Links are queried, because events about them can be late.
-bool link_is_up(const std::string& name);
+// Queries links, because events about them can be late. Has a socket of its own, so that a query works without free descriptors too.
+class Links {
+ public:
+  Links();  // throws std::system_error
+  // Whether the interface exists, is up and has carrier now; nothing if that cannot be found out. From any thread.
+  std::optional<bool> is_up(const std::string& name) const;
+
+ private:
+  const Fd fd_;
+};
 
 struct RailAddresses {
   Nic local;

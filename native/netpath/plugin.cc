@@ -58,9 +58,7 @@ Result properties(int dev, Properties* result) {
     if (dev != 0) return abi::kInvalidArgument;
     std::memset(static_cast<void*>(result), 0, sizeof *result);
     static char name[] = "understudy";
-    static std::string pci;
-    const Nic& first = engine.nics().front();
-    if (pci.empty()) pci = first.pci;
+    static std::string pci = engine.nics().front().pci;
     result->name = name;
     result->pciPath = pci.empty() ? nullptr : pci.data();
     result->ptrSupport = abi::kPtrHost;

@@ -1,8 +1,10 @@
 #include "receiver.h"
 
 #include <algorithm>
+#include <system_error>
 
 #include "log.h"
+#include "seal.h"
 
 namespace netpath {
 namespace {
@@ -15,19 +17,25 @@ size_t chunks_of(size_t total, uint32_t unit) { return total == 0 ? 1 : (total +
 }  // namespace
 
 Receiver::Receiver(std::shared_ptr<Loop> loop, std::shared_ptr<Stats> stats, const Config& config)
-    : Comm(std::move(loop)), all_stats_(std::move(stats)), config_(config), last_heard_(Clock::now()), no_stream_since_(last_heard_) {}
+    : Comm(std::move(loop)), all_stats_(std::move(stats)), config_(config) {}
 
 void Receiver::adopt(Fd fd, const wire::Hello& hello, uint64_t answer, const std::string& interface, const Address& local, const Address& remote) {
   if (stopped_) return;
   if (failed()) {
-    const wire::Reply bye{wire::Type::kBye, 0, first_, 0};
+    const wire::Reply bye = reply_of(wire::Type::kBye, first_, 0, wants_checksums(hello));
     send(fd.get(), &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
     return;
   }
   if (ticker_ == 0) ticker_ = loop_->add_ticker([self = shared_from_this(), this](Time now) { tick(now); });
   heard();
   auto stats = all_stats_->rail(interface, local.text(), remote.text(), "receive");
-  auto stream = std::make_unique<ReceiverStream>(*this, *loop_, std::move(fd), std::move(stats), (hello.flags & wire::kWithChecksum) != 0);
+  std::unique_ptr<ReceiverStream> stream;
+  try {
+    stream = std::make_unique<ReceiverStream>(*this, *loop_, std::move(fd), std::move(stats), wants_checksums(hello));
+  } catch (const std::system_error& error) {  // the system has no memory or no watches left
+    warn("a connection is closed: %s", error.what());
+    return;  // the sender opens another one
+  }
   stream->reply(wire::Type::kWelcome, answer, 0);
   for (uint64_t message = first_; message < granted_; ++message) {
     if (is_open(message)) stream->reply(wire::Type::kGrant, message, messages_[message - first_].request->size);
@@ -44,6 +52,7 @@ void Receiver::retire(std::unique_ptr<ReceiverStream> stream) {
 }
 
 void Receiver::start_request(Request* request) {
+  if (messages_.empty()) waiting_since_ = loop_->now();
   Message message;
   message.request = request;
   messages_.push_back(std::move(message));
@@ -51,22 +60,17 @@ void Receiver::start_request(Request* request) {
 
 void Receiver::flush_requests() {
   if (stopped_) return;
-  // One stream of each rail is enough: a stream that dies is opened again, and is told all open grants.
-  std::vector<ReceiverStream*> chosen;
-  int last = -1;
-  for (const auto& [key, stream] : streams_) {
-    if (key.first != last) chosen.push_back(stream.get());
-    last = key.first;
-  }
   for (; granted_ < first_ + messages_.size(); ++granted_) {
-    for (ReceiverStream* stream : chosen) stream->reply(wire::Type::kGrant, granted_, messages_[granted_ - first_].request->size);
+    for (const auto& [key, stream] : streams_) stream->reply(wire::Type::kGrant, granted_, messages_[granted_ - first_].request->size);
   }
-  for (ReceiverStream* stream : chosen) stream->flush();
+  std::vector<ReceiverStream*> all;  // a stream can drop itself
+  for (const auto& [key, stream] : streams_) all.push_back(stream.get());
+  for (ReceiverStream* stream : all) stream->flush();
 }
 
 bool Receiver::place(const wire::FrameHeader& header, char** target) {
   *target = nullptr;
-  if (header.unit == 0 || header.unit > wire::kMaxUnit || header.total > wire::kMaxMessage || header.offset % header.unit != 0) return false;
+  if (header.unit < wire::kMinUnit || header.unit > wire::kMaxUnit || header.total > wire::kMaxMessage || header.offset % header.unit != 0) return false;
   if (header.offset > header.total || header.length != std::min<uint64_t>(header.unit, header.total - header.offset)) return false;
   if (header.length == 0 && header.total != 0) return false;
   if (header.message >= granted_) return false;
@@ -118,9 +122,9 @@ bool Receiver::has(const wire::FrameHeader& header) const {
   return !is_open(header.message) || messages_[header.message - first_].arrived[header.offset / header.unit];
 }
 
-void Receiver::chunk_was_corrupt() {
+void Receiver::frame_was_corrupt() {
   if (++corrupt_in_a_row_ >= kMostCorrupt) {
-    give_up(abi::kSystemError, "64 chunks in a row had a wrong checksum: check the memory and the network of both hosts");
+    give_up(abi::kSystemError, "64 frames in a row had a wrong checksum: check the memory and the network of both hosts");
   }
 }
 
@@ -136,7 +140,7 @@ void Receiver::drop(ReceiverStream* stream, bool by_peer) {
     break;
   }
   if (streams_.empty()) {
-    no_stream_since_ = Clock::now();
+    no_stream_since_ = loop_->now();
     ended_by_peer_ = by_peer;
   }
 }
@@ -147,7 +151,7 @@ void Receiver::tick(Time now) {
   const Seconds gone = std::min<Seconds>(kSenderGoneAfter, config_.give_up);
   if (streams_.empty() && ended_by_peer_ && now - no_stream_since_ > gone) {
     give_up(abi::kRemoteError, "the sender has closed all connections and does not come back: its process has ended");
-  } else if (now - last_heard_ > config_.give_up) {
+  } else if (now - std::max(last_heard_, waiting_since_) > config_.give_up) {
     give_up(abi::kSystemError, "nothing was received from the sender on any rail for UNDERSTUDY_NET_GIVE_UP_S");
   }
 }

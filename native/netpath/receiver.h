@@ -38,6 +38,7 @@ class ReceiverStream : public Handler {
   Read read_some();
   bool header_arrived();
   bool payload_arrived();
+  bool corrupt();
   void acknowledge();
   void arm();
 
@@ -72,8 +73,8 @@ class Receiver : public Comm {
   bool place(const wire::FrameHeader& header, char** target);
   void chunk_arrived(const wire::FrameHeader& header);
   bool has(const wire::FrameHeader& header) const;  // the chunk has arrived as a whole
-  void chunk_was_corrupt();
-  void heard() { last_heard_ = Clock::now(); }
+  void frame_was_corrupt();
+  void heard() { last_heard_ = loop_->now(); }
   void peer_closed();
   void drop(ReceiverStream* stream, bool by_peer);
 
@@ -103,7 +104,7 @@ class Receiver : public Comm {
   std::atomic<uint64_t> received_{0};                                       // = first_, for other threads
   int corrupt_in_a_row_ = 0;
   bool stopped_ = false;
-  Time last_heard_, no_stream_since_;
+  Time last_heard_{}, no_stream_since_{}, waiting_since_{};
   bool ended_by_peer_ = false;  // the last stream was closed by the peer, not by a fault of the path
   uint64_t ticker_ = 0;
 #ifdef UNDERSTUDY_BREAK_DEDUPE

@@ -8,6 +8,7 @@
 #include "crc.h"
 #include "log.h"
 #include "receiver.h"
+#include "seal.h"
 
 namespace netpath {
 namespace {
@@ -98,6 +99,7 @@ ReceiverStream::Read ReceiverStream::read_some() {
 }
 
 bool ReceiverStream::header_arrived() {
+  if (!intact(header_, checksum_)) return corrupt();
   switch (header_.type) {
     case wire::Type::kBye:
       comm_.peer_closed();
@@ -136,34 +138,34 @@ bool ReceiverStream::payload_arrived() {
 #endif
     return !diverted_ || comm_.has(header_);
   }
-  if (checksum_) {
-    wire::FrameHeader header = header_;
-    header.checksum = 0;
-    if (crc32c(crc32c(0, &header, sizeof header), target_, header_.length) != header_.checksum) {
-      ++stats_->corrupt;
-      comm_.chunk_was_corrupt();
-      return false;  // the sender opens a new stream, and sends the chunk again
-    }
-  }
+  if (checksum_ && crc32c(0, target_, header_.length) != header_.checksum) return corrupt();
   stats_->bytes += header_.length;
   ++stats_->chunks;
   comm_.chunk_arrived(header_);
   return true;
 }
 
+// The connection is closed: the sender opens a new one, and sends again what was not acknowledged.
+bool ReceiverStream::corrupt() {
+  ++stats_->corrupt;
+  comm_.frame_was_corrupt();
+  return false;
+}
+
 void ReceiverStream::acknowledge() {
   if (frames_ == acked_frames_) {
-    const bool enough = bytes_ - acked_bytes_ >= kAckBytes || (bytes_ > acked_bytes_ && Clock::now() - last_ack_ >= kAckEvery);
+    const bool enough = bytes_ - acked_bytes_ >= kAckBytes || (bytes_ > acked_bytes_ && loop_.now() - last_ack_ >= kAckEvery);
     if (!enough) return;
   }
   acked_frames_ = frames_;
   acked_bytes_ = bytes_;
-  last_ack_ = Clock::now();
+  last_ack_ = loop_.now();
   reply(wire::Type::kAck, frames_, bytes_);
 }
 
 void ReceiverStream::reply(wire::Type type, uint64_t first, uint64_t second) {
-  const wire::Reply frame{type, 0, first, second};
+  wire::Reply frame = reply_of(type, first, second, checksum_);
+  damage(&frame);
   out_.append(reinterpret_cast<const char*>(&frame), sizeof frame);
 }
 

@@ -19,7 +19,8 @@ constexpr uint64_t kLeastWindow = 2 << 20, kMostWindow = 32 << 20;
 constexpr double kWindowSeconds = 0.05;
 constexpr milliseconds kWaitForRails{200};     // after the first one
 constexpr std::chrono::seconds kReceiverGoneAfter{5};  // of refused connections
-constexpr std::chrono::seconds kBusyFor{1};
+constexpr uint64_t kMostGrants = 1024;  // beyond the first message under way; each side has at most 64 requests
+constexpr std::chrono::seconds kBusyFor{1}, kLinksEvery{1};
 
 }  // namespace
 
@@ -31,8 +32,9 @@ void Rail::measure(double sample, bool was_busy) {
   stats->rate_mb_s = static_cast<uint64_t>(rate / 1e6);
 }
 
-Sender::Sender(std::shared_ptr<Loop> loop, std::shared_ptr<Stats> stats, const std::vector<Nic>& nics, const wire::Handle& handle, const Config& config)
-    : Comm(std::move(loop)), all_stats_(std::move(stats)), handle_(handle), config_(config) {
+Sender::Sender(std::shared_ptr<Loop> loop, std::shared_ptr<Stats> stats, std::shared_ptr<const Links> links, const std::vector<Nic>& nics,
+               const wire::Handle& handle, const Config& config)
+    : Comm(std::move(loop)), all_stats_(std::move(stats)), links_(std::move(links)), handle_(handle), config_(config) {
   if (getrandom(id_.data(), id_.size(), 0) != static_cast<ssize_t>(id_.size())) throw std::system_error(errno, std::generic_category(), "getrandom");
   std::vector<Address> remote;
   const int family = handle.family == 4 ? AF_INET : AF_INET6;
@@ -56,9 +58,9 @@ void Sender::post_link(const std::string& interface, bool up) {
 }
 
 void Sender::begin() {
-  last_alive_ = waiting_since_ = Clock::now();
+  last_alive_ = waiting_since_ = refused_since_ = links_checked_ = loop_->now();
   for (const auto& rail : rails_) {
-    rail->link_up = link_is_up(rail->addresses.local.name);
+    rail->link_up = links_->is_up(rail->addresses.local.name).value_or(true);
     for (int i = 0; i < config_.streams; ++i) streams_.push_back(std::make_unique<SenderStream>(*this, *loop_, *rail, i));
   }
   ticker_ = loop_->add_ticker([self = shared_from_this(), this](Time now) { tick(now); });
@@ -67,7 +69,7 @@ void Sender::begin() {
 
 void Sender::link_changed(const std::string& interface, bool up) {
   if (stopped_) return;
-  const Time now = Clock::now();
+  const Time now = loop_->now();
   for (const auto& rail : rails_) {
     if (rail->addresses.local.name == interface) rail->link_up = up;
   }
@@ -84,7 +86,7 @@ void Sender::link_changed(const std::string& interface, bool up) {
 }
 
 void Sender::start_request(Request* request) {
-  if (messages_.empty()) waiting_since_ = Clock::now();
+  if (messages_.empty()) waiting_since_ = loop_->now();
   Message message;
   message.request = request;
   const uint64_t number = first_ + messages_.size();
@@ -96,22 +98,24 @@ void Sender::start_request(Request* request) {
   }
 }
 
-void Sender::granted(uint64_t number, uint64_t size) {
-  if (number < first_ || stopped_) return;  // repeated on another rail
+bool Sender::granted(uint64_t number, uint64_t size) {
+  if (number < first_ || stopped_) return true;  // repeated on another stream
+  if (number - first_ > kMostGrants) return false;
   if (number - first_ >= messages_.size()) {
     grants_[number] = size;
-    return;
+    return true;
   }
   Message& message = messages_[number - first_];
-  if (message.grant || message.request == nullptr) return;
+  if (message.grant || message.request == nullptr) return true;
   if (message.request->size > size) {
     give_up(abi::kInvalidUsage, "a send of " + std::to_string(message.request->size) + " bytes meets a receive of " + std::to_string(size));
-    return;
+    return true;
   }
   message.grant = size;
   message.unit = unit_for(message.request->size);
   message.missing = message.request->size == 0 ? 1 : (message.request->size + message.unit - 1) / message.unit;
   queued_ += message.request->size;
+  return true;
 }
 
 uint32_t Sender::unit_for(uint64_t size) const {
@@ -135,7 +139,7 @@ void Sender::take_next() {
   if (!message.grant) return;
   const uint64_t size = message.request->size;
   const auto length = static_cast<uint32_t>(std::min<uint64_t>(message.unit, size - message.cut));
-  next_ = std::make_shared<Chunk>(Chunk{uncut_, message.cut, size, length, message.unit, message.request->data + message.cut});
+  next_ = std::make_shared<Chunk>(Chunk{uncut_, message.cut, static_cast<uint32_t>(size), length, message.unit, message.request->data + message.cut});
   message.cut += length;
   queued_ -= length;
   if (message.cut == size) ++uncut_;
@@ -179,7 +183,7 @@ void Sender::pump() {
   for (take_next(); next_; take_next()) {
     SenderStream* const stream = choose(next_->length);
     if (stream == nullptr) break;
-    last_data_ = Clock::now();
+    last_data_ = loop_->now();
     stream->start(std::move(next_));
   }
   pumping_ = false;
@@ -231,9 +235,19 @@ void Sender::probe_idle(const SenderStream& late) {
 void Sender::tick(Time now) {
   if (stopped_) return;
   for (const auto& stream : streams_) stream->tick(now);
+  check_links(now);
   pump();
   check_connected(now);
   check_peer(now);
+}
+
+// An event of a link can be missed, for example if it fails and returns between two queries.
+void Sender::check_links(Time now) {
+  if (now - links_checked_ < kLinksEvery) return;
+  links_checked_ = now;
+  for (const auto& rail : rails_) {
+    if (!rail->link_up && links_->is_up(rail->addresses.local.name) == true) link_changed(rail->addresses.local.name, true);
+  }
 }
 
 void Sender::check_connected(Time now) {
@@ -252,14 +266,16 @@ void Sender::check_connected(Time now) {
 }
 
 void Sender::check_peer(Time now) {
-  if (messages_.empty() && connected_) return;
-  bool refused = false, possible = false;
+  // Where the receiver was before, one refusal is enough: other rails may just be silent. Elsewhere another host may have the address.
+  bool refused = false, known = false, possible = false;
   for (const auto& stream : streams_) {
-    refused = refused || (stream->rail().link_up && stream->refused());
-    possible = possible || (stream->rail().link_up && !stream->refused());
+    if (!stream->rail().link_up) continue;
+    (stream->refused() ? refused : possible) = true;
+    known = known || (stream->refused() && stream->opened_before());
   }
-  if (!refused || possible) refused_since_ = now;
-  if (now - refused_since_ > std::min<Seconds>(kReceiverGoneAfter, config_.give_up)) {
+  if (!refused || (possible && !known)) refused_since_ = now;
+  if (messages_.empty() && connected_) return;
+  if (now - std::max(refused_since_, last_alive_) > std::min<Seconds>(kReceiverGoneAfter, config_.give_up)) {
     give_up(abi::kRemoteError, "the receiver refuses all connections: its process has ended");
   } else if (now - std::max(last_alive_, waiting_since_) > config_.give_up) {
     give_up(abi::kSystemError, "the receiver answers on no rail for UNDERSTUDY_NET_GIVE_UP_S");

@@ -24,7 +24,7 @@ class Sender;
 struct Chunk {
   uint64_t message;
   uint64_t offset;
-  uint64_t total;
+  uint32_t total;
   uint32_t length;
   uint32_t unit;
   const char* data;
@@ -67,6 +67,7 @@ class SenderStream : public Handler {
   bool idle() const { return state_ == State::kOpen && in_flight_.empty(); }
   bool late() const { return late_; }
   bool refused() const { return refused_; }
+  bool opened_before() const { return opened_before_; }
   Time last_ack() const { return last_ack_; }
   uint64_t in_flight() const { return bytes_in_flight_; }
   Rail& rail() { return rail_; }
@@ -91,6 +92,7 @@ class SenderStream : public Handler {
   void check_progress(Time now);
   void progressed(Time now);
   void note_stall(Time now);
+  void fail(Time now);
 
   Sender& comm_;
   Loop& loop_;
@@ -100,7 +102,7 @@ class SenderStream : public Handler {
   Fd fd_;
   Loop::Watch watch_ = 0;
   bool refused_ = false, late_ = false, opened_before_ = false;
-  Time retry_at_{}, since_{};  // of the state
+  Time retry_at_{}, welcomed_{}, since_{};  // of the state
   Seconds round_trip_{0};
   bool frame_ = false;  // the last frame of in_flight_ is not written as a whole
   wire::FrameHeader header_{};
@@ -115,7 +117,8 @@ class SenderStream : public Handler {
 
 class Sender : public Comm {
  public:
-  Sender(std::shared_ptr<Loop> loop, std::shared_ptr<Stats> stats, const std::vector<Nic>& nics, const wire::Handle& handle, const Config& config);
+  Sender(std::shared_ptr<Loop> loop, std::shared_ptr<Stats> stats, std::shared_ptr<const Links> links, const std::vector<Nic>& nics,
+         const wire::Handle& handle, const Config& config);
 
   bool connected() const { return connected_.load(); }
   bool has_rails() const { return !rails_.empty(); }
@@ -128,7 +131,7 @@ class Sender : public Comm {
   const Config& config() const { return config_; }
   const wire::Secret& id() const { return id_; }
   void pump();  // give chunks to streams
-  void granted(uint64_t message, uint64_t size);
+  bool granted(uint64_t message, uint64_t size);  // false: the receiver breaks the protocol
   void acknowledged(Chunk& chunk);
   void again(std::shared_ptr<Chunk> chunk);
   void alive(Time now);
@@ -158,11 +161,13 @@ class Sender : public Comm {
   void give_up(abi::Result result, const std::string& reason);
   void finish_message(uint64_t message);
   void check_connected(Time now);
+  void check_links(Time now);
   void check_peer(Time now);
   SenderStream* choose(uint32_t length);
   uint32_t unit_for(uint64_t size) const;
 
   const std::shared_ptr<Stats> all_stats_;
+  const std::shared_ptr<const Links> links_;
   const wire::Handle handle_;
   const Config config_;
   wire::Secret id_;
@@ -177,7 +182,7 @@ class Sender : public Comm {
   uint64_t queued_ = 0;                               // granted bytes that no stream has, without next_
   std::atomic<bool> connected_{false};
   bool pumping_ = false, stopped_ = false;
-  Time first_open_{}, last_alive_{}, last_data_{}, waiting_since_{}, refused_since_{};
+  Time first_open_{}, last_alive_{}, last_data_{}, waiting_since_{}, refused_since_{}, links_checked_{};
   uint64_t ticker_ = 0;
 };
 

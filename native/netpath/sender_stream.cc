@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <system_error>
 
 #include "crc.h"
 #include "log.h"
+#include "seal.h"
 #include "sender.h"
 
 namespace netpath {
@@ -19,6 +21,7 @@ constexpr milliseconds kLateAtMost{2000};
 constexpr milliseconds kCloseAfter{1000};  // late for so long: open a new connection
 constexpr milliseconds kGreetWithin{2000};
 constexpr milliseconds kRetry{250};
+constexpr milliseconds kLives{1000};       // a connection that ended earlier is not opened again at once
 constexpr milliseconds kProbeEvery{1000};
 constexpr uint32_t kProbeBytes = 1 << 16;
 
@@ -34,6 +37,7 @@ void SenderStream::end() {
   if (state_ == State::kOpen) --rail_.stats->open;
   state_ = State::kClosed;
   retry_at_ = Time::max();
+  if (!fd_) return;  // so the destructor, which may run on any thread, leaves the loop alone
   loop_.forget(watch_);
   end_connection(fd_);
 }
@@ -49,16 +53,22 @@ void SenderStream::open(Time now) {
     retry_at_ = now + kRetry;
     return;
   }
+  try {
+    watch_ = loop_.watch(fd_.get(), EPOLLOUT, this);
+  } catch (const std::system_error&) {  // the system has no memory or no watches left
+    fd_.reset();
+    retry_at_ = now + kRetry;
+    return;
+  }
   state_ = State::kConnecting;
-  watch_ = loop_.watch(fd_.get(), EPOLLOUT, this);
 }
 
 void SenderStream::connected() {
   int error = 0;
   socklen_t size = sizeof error;
   getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  const Time now = Clock::now();
-  refused_ = error == ECONNREFUSED;
+  const Time now = loop_.now();
+  if (error != 0) refused_ = error == ECONNREFUSED;  // else it is as before until the answer comes
   wire::Hello hello{};
   hello.magic = wire::kMagic;
   hello.rail = static_cast<uint8_t>(rail_.number);
@@ -95,14 +105,20 @@ void SenderStream::read_replies() {
     const ssize_t got = recv(fd_.get(), reinterpret_cast<char*>(replies.data()) + reply_bytes_, sizeof replies - reply_bytes_, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) {
-      close(Clock::now());
+      if (state_ == State::kGreeting) refused_ = true;
+      fail(loop_.now());
       return;
     }
     const size_t bytes = reply_bytes_ + static_cast<size_t>(got);
     for (size_t i = 0; i < bytes / sizeof(wire::Reply); ++i) {
+      if (!intact(replies[i], comm_.config().checksum)) {
+        ++rail_.stats->corrupt;
+        close(loop_.now() + kRetry);
+        return;
+      }
       if (!handle(replies[i])) {
         if (fd_) warn("a receiver breaks the protocol; the connection is closed");
-        close(Clock::now() + kRetry);
+        close(loop_.now() + kRetry);
         return;
       }
       if (!fd_) return;  // the communicator has failed
@@ -118,10 +134,10 @@ bool SenderStream::handle(const wire::Reply& reply) {
   switch (reply.type) {
     case wire::Type::kWelcome: {
       if (reply.first != comm_.handle().answer) return false;
-      const Time now = Clock::now();
+      const Time now = loop_.now();
       round_trip_ = now - since_;
-      since_ = last_ack_ = waiting_since_ = now;
-      comm_.alive(now);
+      since_ = last_ack_ = waiting_since_ = welcomed_ = now;
+      refused_ = false;
       state_ = State::kOpen;
       ++rail_.stats->open;
       if (std::exchange(opened_before_, true)) {
@@ -129,14 +145,15 @@ bool SenderStream::handle(const wire::Reply& reply) {
         --rail_.stats->open;
         state_ = State::kProving;
         begin(nullptr, kProbeBytes);
+      } else {
+        comm_.alive(now);  // a stream that is opened again has to prove it
       }
       return true;
     }
     case wire::Type::kAck:
       return acknowledge(reply.first, reply.second);
     case wire::Type::kGrant:
-      comm_.granted(reply.first, reply.second);
-      return true;
+      return comm_.granted(reply.first, reply.second);
     case wire::Type::kBye:
       comm_.peer_closed(reply.first);
       return false;  // the stream has ended
@@ -148,7 +165,7 @@ bool SenderStream::handle(const wire::Reply& reply) {
 bool SenderStream::acknowledge(uint64_t frames, uint64_t bytes) {
   const uint64_t complete = acked_frames_ + in_flight_.size() - (frame_ ? 1 : 0);
   if (frames < acked_frames_ || frames > complete || bytes < acked_bytes_) return false;
-  const Time now = Clock::now();
+  const Time now = loop_.now();
   if (frames > acked_frames_ || bytes > acked_bytes_) progressed(now);
   acked_bytes_ = bytes;
   for (; acked_frames_ < frames; ++acked_frames_) {
@@ -187,7 +204,7 @@ void SenderStream::note_stall(Time now) {
 }
 
 void SenderStream::start(std::shared_ptr<Chunk> chunk) {
-  rail_.last_data = Clock::now();
+  rail_.last_data = loop_.now();
   const uint32_t length = chunk->length;
   begin(std::move(chunk), length);
 }
@@ -195,7 +212,7 @@ void SenderStream::start(std::shared_ptr<Chunk> chunk) {
 void SenderStream::probe(uint32_t bytes) { begin(nullptr, bytes); }
 
 void SenderStream::begin(std::shared_ptr<Chunk> chunk, uint32_t length) {
-  const Time now = Clock::now();
+  const Time now = loop_.now();
   header_ = {};
   header_.type = chunk ? wire::Type::kData : wire::Type::kProbe;
   header_.length = length;
@@ -204,8 +221,10 @@ void SenderStream::begin(std::shared_ptr<Chunk> chunk, uint32_t length) {
     header_.offset = chunk->offset;
     header_.total = chunk->total;
     header_.unit = chunk->unit;
-    if (comm_.config().checksum) header_.checksum = crc32c(crc32c(0, &header_, sizeof header_), chunk->data, length);
+    if (comm_.config().checksum) header_.checksum = crc32c(0, chunk->data, length);
   }
+  seal(&header_, comm_.config().checksum);
+  damage(&header_);
   if (in_flight_.empty()) waiting_since_ = now;
   in_flight_.push_back({std::move(chunk), length, now, rail_.delivered, rail_.in_flight > 0});
   rail_.in_flight += length;
@@ -246,7 +265,7 @@ void SenderStream::write() {
       return;
     }
     if (sent < 0) {
-      close(Clock::now());
+      fail(loop_.now());
       return;
     }
     written_ += static_cast<size_t>(sent);
@@ -263,10 +282,16 @@ void SenderStream::queue_again() {
   }
 }
 
+// The connection has ended. It is opened again at once, unless it lived so short that the next one may not live longer.
+void SenderStream::fail(Time now) {
+  const bool lived = (state_ == State::kOpen || state_ == State::kProving) && now - welcomed_ > kLives;
+  close(lived ? now : now + kRetry);
+}
+
 void SenderStream::close(Time retry_at) {
   if (state_ == State::kClosed) return;
   if (state_ == State::kOpen && !late_) ++rail_.stats->failovers;
-  note_stall(Clock::now());
+  note_stall(loop_.now());
   // A reset: the kernel need not go on trying to deliver what goes another way now.
   const linger now{1, 0};
   setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -328,6 +353,7 @@ void SenderStream::say_bye() {
   if (!ready()) return;
   wire::FrameHeader bye{};
   bye.type = wire::Type::kBye;
+  seal(&bye, comm_.config().checksum);
   send(fd_.get(), &bye, sizeof bye, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

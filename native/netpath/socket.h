@@ -57,7 +57,7 @@ Fd listen_on_any(int family, uint16_t* port);
 // Begin to connect from `local` on `interface` (if not empty). Returns an invalid Fd and sets errno if it fails at once.
 Fd connect_from(const Address& local, const std::string& interface, const Address& remote, uint16_t port);
 
-// Options of every stream: no delay, no inheritance over exec.
+// Options of every stream: no delay, and short pauses between retransmissions.
 void prepare_stream(int fd);
 
 // End the connection for the peer too, even if a forked process has the descriptor.

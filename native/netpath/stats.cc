@@ -28,6 +28,7 @@ std::shared_ptr<RailStats> Stats::rail(const std::string& interface, const std::
 }
 
 std::string Stats::text() {
+  const std::lock_guard lock(mutex_);
   std::ostringstream out;
   for (const auto& [key, rail] : rails_) {
     const auto& [interface, local, remote, direction] = key;  // none of them can contain a character that JSON escapes
@@ -52,7 +53,7 @@ std::string Stats::text() {
 
 void Stats::write() {
   if (path_.empty()) return;
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(file_);
   std::string now = text();
   if (now == written_) return;
   const std::string draft = path_ + ".new";

@@ -11,7 +11,7 @@
 //   failovers                 how often a stream ended or was late, so that others carried what it would have (send)
 //   stalls, longest_stall_ms  how often, and how long at most, it was silent beyond the limit while data was under way (send)
 //   reconnects                streams that were opened again (send)
-//   corrupt                   chunks whose checksum was wrong (receive)
+//   corrupt                   headers, payloads and replies whose checksum was wrong
 //   rate_mb_s                 the measured rate, in 10^6 bytes per second; 0: not measured
 //   open                      streams that are open now
 // and one line has {"refused": N}: the connections that did not prove to belong here.
@@ -47,10 +47,11 @@ class Stats {
   std::string text();
 
   std::string path_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // never held while a file is written
   std::map<std::tuple<std::string, std::string, std::string, std::string>, std::shared_ptr<RailStats>> rails_;  // guarded by mutex_
-  std::string written_;                                                                                       // guarded by mutex_
-  bool reported_ = false;                                                                                     // guarded by mutex_
+  std::mutex file_;                                                                                           // one thread writes
+  std::string written_;                                                                                       // guarded by file_
+  bool reported_ = false;                                                                                     // guarded by file_
   std::atomic<uint64_t> refused_{0};
 };
 

@@ -8,7 +8,7 @@
 //              belongs to the listener, or to the communicator, of that id. It answers with Welcome (the answer).
 //   grant      For each receive that is posted: its number and its size. Only granted messages are sent, so a receiver can always
 //              read, and a stream that makes no progress is a failure or a stalled peer, never a slow application. Grants go over
-//              each rail, and those of open receives are repeated on each new stream: none is lost with a rail.
+//              each stream, and those of open receives are repeated on each new stream: none is lost with a rail.
 //   data       A message is cut in chunks of `unit` bytes (the last one is shorter; a message of 0 bytes has one chunk). Any stream
 //              may carry any chunk, more than once. The receiver writes a chunk whose message is open and which it does not have
 //              yet. It reads and drops all others. A copy that begins while an older one arrives takes over; the stream of the older
@@ -19,6 +19,9 @@
 //   bye        The sender closes; or the receiver does, with the number of the first message that it does not have.
 //
 // Frames of the sender are FrameHeader and payload; those of the receiver are Reply. Integers are little-endian.
+//
+// If the Hello asks for it, checksums (CRC-32C) are set and checked: of each header and reply by itself, before anything in it is used,
+// and of the payload of each chunk. A stream on which one is wrong is closed, and the sender opens it again.
 #pragma once
 
 #include <array>
@@ -32,10 +35,11 @@ namespace netpath::wire {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr uint32_t kMagic = 0x31504e55;  // "UNP1": changes with the protocol
+constexpr uint32_t kMagic = 0x32504e55;  // "UNP2": changes with the protocol
 constexpr size_t kSecretBytes = 16;
 constexpr size_t kMaxRails = 16;
 constexpr size_t kMaxStreams = 16;  // per rail
+constexpr size_t kMinUnit = size_t{1} << 12;
 constexpr size_t kMaxUnit = size_t{1} << 22;
 constexpr size_t kMaxMessage = size_t{1} << 30;
 
@@ -72,15 +76,16 @@ struct FrameHeader {
   uint32_t length;   // of the payload
   uint64_t message;  // counts from 0
   uint64_t offset;   // of the chunk in the message
-  uint64_t total;    // size of the message
+  uint32_t total;    // size of the message
   uint32_t unit;     // size of a chunk
-  uint32_t checksum;  // CRC-32C of this header (with 0 here) and the payload, if the Hello asked for it
+  uint32_t checksum;         // of the payload of a chunk
+  uint32_t header_checksum;  // of this header
 };
 static_assert(sizeof(FrameHeader) == 40);
 
 struct Reply {
   Type type;
-  uint32_t reserved;
+  uint32_t header_checksum;
   uint64_t first;   // ack: frames; grant: message; bye: messages received; welcome: the answer
   uint64_t second;  // ack: bytes; grant: size
 };

@@ -29,7 +29,7 @@ def build(folder: Path, name: str, *options: str) -> Build:
         if not (out / "done").exists():
             make = ["make", "-C", str(SOURCES), f"OUT={out}", f"CXXFLAGS={' '.join(options)}"]
             compiler = ["g++", "-std=c++20", "-Wall", "-Wextra", *options, "-I", str(SOURCES), "-o", str(out / "driver")]
-            _call(make, [*compiler, str(Path(__file__).parent / "driver.cc"), "-ldl"])
+            _call(make, [*compiler, str(Path(__file__).parent / "driver.cc"), "-ldl", "-pthread"])
             (out / "done").touch()
     return Build(out / "libnccl-net-understudy.so", out / "driver")
 

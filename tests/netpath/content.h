@@ -11,6 +11,7 @@ namespace driver {
 
 inline constexpr size_t kWindow = 8;      // requests in flight per communicator
 inline constexpr size_t kBeyond = 512;    // a receive is so much larger than the largest send
+inline constexpr size_t kMostMemory = 2'000'000'000;  // bytes of buffers, of all communicators
 inline constexpr uint8_t kMark = 0xa7, kScribble = 0x5c;
 
 struct Sizes {
@@ -33,6 +34,9 @@ struct Sizes {
 
   // Requests in flight; few of large messages, so that they fit into the memory.
   size_t window() const { return std::clamp<size_t>((size_t{1} << 28) / (most + 1), 1, kWindow); }
+
+  // Buffers of a receiver. If bytes are checked, a buffer is used again only after a while: what is written too late is noticed then.
+  size_t slots() const { return checked ? 2 * window() : window(); }
 
   uint64_t seed_of(size_t comm, uint64_t number) const { return (seed * 1000003 + comm) * 1000003 + number; }
 

@@ -9,15 +9,16 @@
 // before it uses the buffer again: so a byte that is written too late, or beyond the message, is noticed. The sender sends until it
 // reads "stop", or until LIMIT seconds pass without any progress, and ends each communicator with a message of one byte. It prints
 // "sent N" now and then. LIMIT also limits the receiver. With NETPATH_CHILD in its environment, the receiver forks a process that does
-// nothing, and lives until the standard input ends.
+// nothing, and lives until the standard input ends. With NETPATH_HOLD, it posts nothing until it can read from the standard input. Both
+// sides need at most 2 GB.
 //
 //   driver LIBRARY tables       each version of the tables, in turn, as a loader calls it
 //   driver LIBRARY fork         a forked process, and one that is forked while data is under way
 //   driver LIBRARY midway       communicators that are closed while data is under way
+//   driver LIBRARY churn        threads that open and close communicators
 //
 // Exit code: 0: all is right; 3: wrong bytes; 4: a call returned an error; 5: no progress within the limit.
 #include <poll.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,15 +30,10 @@
 
 #include "api.h"
 #include "content.h"
+#include "lives.h"
 
 namespace driver {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); }
-
-void rest() { usleep(50); }
 
 struct Slot {
   std::vector<uint8_t> buffer;
@@ -79,7 +75,7 @@ class Progress {
 
 class Receiving {
  public:
-  Receiving(const Api& api, const Sizes& sizes, size_t number, void* comm) : api_(api), sizes_(sizes), number_(number), comm_(comm), slots_(2 * sizes.window()) {
+  Receiving(const Api& api, const Sizes& sizes, size_t number, void* comm) : api_(api), sizes_(sizes), number_(number), comm_(comm), slots_(sizes.slots()) {
     for (Slot& slot : slots_) slot.buffer.assign(sizes.most + kBeyond, kMark);
   }
 
@@ -215,6 +211,10 @@ void receive(const Api& api, size_t comms, const Sizes& sizes, double limit) {
     poll(&input, 1, -1);
     std::_Exit(0);
   }
+  if (std::getenv("NETPATH_HOLD") != nullptr) {
+    pollfd input{0, POLLIN, 0};
+    poll(&input, 1, -1);
+  }
   Progress progress(limit);
   while (!std::all_of(all.begin(), all.end(), [](const Receiving& one) { return one.ended(); })) {
     for (Receiving& one : all) one.work(progress);
@@ -251,118 +251,6 @@ void send(const Api& api, const Sizes& sizes, double limit, const std::vector<st
   progress.print();
 }
 
-// A connection within this process, and messages of some sizes over it.
-void exchange(const Api& api, const std::vector<size_t>& sizes) {
-  uint8_t handle[abi::kHandleBytes];
-  void *listening = nullptr, *to = nullptr, *from = nullptr;
-  must(api.listen(handle, &listening), "listen");
-  const auto began = Clock::now();
-  while (to == nullptr || from == nullptr) {
-    if (to == nullptr) must(api.connect(handle, &to), "connect");
-    if (from == nullptr) must(api.accept(listening, &from), "accept");
-    if (seconds_since(began) > 60) stop(5, "no connection within the limit");
-    rest();
-  }
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    std::vector<uint8_t> data(sizes[i] + 8), got(sizes[i] + kBeyond, kMark);
-    fill(data.data(), sizes[i], i);
-    void *sending = nullptr, *receiving = nullptr;
-    must(api.isend(to, data.data(), sizes[i], &sending), "isend");
-    must(api.irecv(from, got.data(), got.size(), &receiving), "irecv");
-    int sent = 0, received = 0, size = -1;
-    while (sent == 0 || received == 0) {
-      if (sent == 0) must(api.test(sending, &sent, nullptr), "test");
-      if (received == 0) must(api.test(receiving, &received, &size), "test");
-      if (seconds_since(began) > 120) stop(5, "no message within the limit");
-      rest();
-    }
-    if (static_cast<size_t>(size) != sizes[i] || !matches(got.data(), sizes[i], i)) stop(3, "wrong bytes");
-    if (!all_are(got.data() + size, kBeyond, kMark)) stop(3, "bytes beyond a message were written");
-  }
-  must(api.close_send(to), "closeSend");
-  must(api.close_recv(from), "closeRecv");
-  must(api.close_listen(listening), "closeListen");
-}
-
-void tables(const char* path) {
-  for (int version = 8; version <= 12; ++version) {
-    void* const library = open_library(path);
-    const Api api = open_table(library, version);
-    must(api.init(), "init");
-    int count = 0;
-    must(api.devices(&count), "devices");
-    Properties properties;
-    must(api.properties(&properties), "getProperties");
-    if (count != 1 || properties.max_recvs != 1 || properties.ptr_support != abi::kPtrHost || properties.speed <= 0) stop(3, "strange properties");
-    exchange(api, {0, 1, 2, 100000, 3000000});
-    must(api.finalize(), "finalize");
-    dlclose(library);
-    std::printf("v%d %s %s %d Mbit/s\n", version, api.name.c_str(), properties.name.c_str(), properties.speed);
-  }
-}
-
-void in_child(const std::function<void()>& body) {
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    body();
-    std::fflush(nullptr);
-    std::_Exit(0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  if (status != 0) stop(4, "a forked process ended with status " + std::to_string(status));
-}
-
-void forks(const Api& api) {
-  exchange(api, {100000});
-  in_child([&] {
-    int count = 0;
-    if (api.listen(&count, nullptr) == 0) stop(3, "a forked process uses its parent's threads");
-    must(api.init(), "init");
-    exchange(api, {0, 100000});
-    must(api.finalize(), "finalize");
-  });
-  exchange(api, {100000});
-}
-
-// Requests that can never be done: the communicators are closed with them under way, in both orders.
-void midway(const Api& api) {
-  for (int round = 0; round < 8; ++round) {
-    uint8_t handle[abi::kHandleBytes];
-    void *listening = nullptr, *to = nullptr, *from = nullptr;
-    must(api.listen(handle, &listening), "listen");
-    while (to == nullptr || from == nullptr) {
-      if (to == nullptr) must(api.connect(handle, &to), "connect");
-      if (from == nullptr) must(api.accept(listening, &from), "accept");
-      rest();
-    }
-    {
-      std::vector<uint8_t> data(4000000), got(4000000);
-      std::vector<void*> requests(kWindow);
-      for (void*& request : requests) must(api.isend(to, data.data(), data.size(), &request), "isend");
-      void* receiving = nullptr;
-      for (int i = 0; i < round % 4; ++i) must(api.irecv(from, got.data(), got.size(), &receiving), "irecv");
-      if (round % 2 == 0) {
-        must(api.close_send(to), "closeSend");
-        must(api.close_recv(from), "closeRecv");
-      } else {
-        must(api.close_recv(from), "closeRecv");
-        const auto began = Clock::now();
-        int done = 0;
-        while (api.test(requests.back(), &done, nullptr) == 0) {
-          if (done != 0) stop(3, "a send is done that nobody has received");
-          if (seconds_since(began) > 60) stop(5, "a send to a closed receiver does not fail");
-          rest();
-        }
-        must(api.close_send(to), "closeSend");
-      }
-    }  // the buffers are freed: nothing may use them any more
-    must(api.close_listen(listening), "closeListen");
-  }
-  exchange(api, {100000});
-}
-
 }  // namespace
 }  // namespace driver
 
@@ -381,8 +269,11 @@ int main(int count, char** words) {
   must(api.init(), "init");
   if (mode == "fork") forks(api);
   if (mode == "midway") midway(api);
+  if (mode == "churn") churn(api);
   if (pair) {
     const Sizes sizes = Sizes::parse(arguments[4]);
+    const size_t comms = mode == "receive" ? std::stoul(arguments[3]) : arguments.size() - 6;
+    if (sizes.slots() * comms * (sizes.most + kBeyond) > kMostMemory) stop(2, "so many messages of this size need more than 2 GB");
     const double limit = std::stod(arguments[5]);
     if (mode == "receive") receive(api, std::stoul(arguments[3]), sizes, limit);
     if (mode == "send") send(api, sizes, limit, {arguments.begin() + 6, arguments.end()});

@@ -40,6 +40,15 @@ def test_a_copy_that_is_acknowledged_before_its_successor_is_complete(builder: C
         assert taken_over(receiver) == [1]
 
 
+def test_headers_that_change_under_way(builder: Callable[..., Build], hosts: Make, tmp_path: Path) -> None:
+    """Those of frames and those of replies: both sides notice it before they use anything of it, and no byte is wrong."""
+    build = builder("header", *FAST, "-DUNDERSTUDY_BREAK_HEADER")
+    with transfer(build, hosts(2), tmp_path, MIXED, UNDERSTUDY_NET_CRC="1") as running:
+        for host in (RECEIVER, SENDER):
+            running.wait_for("corrupt", 20, host=host)
+        running.stop()
+
+
 def test_bytes_that_change_under_way(builder: Callable[..., Build], hosts: Make, tmp_path: Path) -> None:
     build = builder("wire", *FAST, "-DUNDERSTUDY_BREAK_WIRE")
     two = hosts(2)

@@ -5,13 +5,15 @@ The driver checks the bytes. The tests wait until the counters show that the fau
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.integration.processes import wait_until
 from tests.netpath.builds import Build
 from tests.netpath.hosts import RECEIVER, SENDER, Hosts
-from tests.netpath.transfer import transfer
+from tests.netpath.transfer import LONG, transfer
 
 MIXED = "random:7:2000000"
 
@@ -104,6 +106,22 @@ def test_rails_flap(plugin: Build, hosts: Make, tmp_path: Path) -> None:
 
 
 @pytest.mark.whole
+def test_a_link_that_cannot_be_queried_is_not_down(plugin: Build, hosts: Make, tmp_path: Path) -> None:
+    """Without free descriptors, an event of one link leaves the others alone."""
+    two = hosts(2)
+    with transfer(plugin, two, tmp_path, MIXED) as running:
+        running.wait_for_messages(30)
+        with running.no_descriptors():
+            two.link(SENDER, 0, "down")
+            running.wait_for_messages(300)
+            two.link(SENDER, 0, "up")
+            running.wait_for_messages(30)
+        before = running.total("chunks", interface="r0")
+        running.wait_for("chunks", before, interface="r0")
+        running.stop()
+
+
+@pytest.mark.whole
 def test_all_rails_fail_for_a_while(plugin: Build, hosts: Make, tmp_path: Path) -> None:
     """While all are silent none is suspected, so the streams are not even opened again."""
     two = hosts(2)
@@ -133,6 +151,23 @@ def test_a_stalled_peer_is_waited_for(plugin: Build, hosts: Make, tmp_path: Path
 
 
 @pytest.mark.whole
+def test_time_in_which_a_process_is_stopped_does_not_count(plugin: Build, hosts: Make, tmp_path: Path) -> None:
+    """Both are stopped for longer than the limit of silence, which is 3 s here."""
+    two = hosts(2)
+    with transfer(plugin, two, tmp_path, MIXED, UNDERSTUDY_NET_GIVE_UP_S="3") as running:
+        running.wait_for_messages(50)
+        two.drop(RECEIVER, 0)  # nothing that arrives after the stop shows that the peer is there
+        two.drop(SENDER, 1)
+        with running.both_stopped():
+            began = time.monotonic()
+            wait_until(lambda: time.monotonic() - began > 4, "more time than the limit", LONG)
+            two.pass_again(RECEIVER, 0)
+            two.pass_again(SENDER, 1)
+        running.wait_for_messages(100)
+        running.stop()
+
+
+@pytest.mark.whole
 def test_an_error_comes_when_nothing_is_left(plugin: Build, hosts: Make, tmp_path: Path) -> None:
     two = hosts(2)
     with transfer(plugin, two, tmp_path, MIXED, UNDERSTUDY_NET_GIVE_UP_S="3") as running:
@@ -154,3 +189,15 @@ def test_the_end_of_a_process_is_noticed(plugin: Build, hosts: Make, tmp_path: P
         getattr(running, lost).kill()
         code = running.codes()[0 if lost == "receiver" else 1]
         assert code == 4, running.errors()
+
+
+@pytest.mark.whole
+def test_the_end_of_the_receiver_is_noticed_while_a_rail_is_cut(plugin: Build, hosts: Make, tmp_path: Path) -> None:
+    """One rail refuses connections, and the other one is silent."""
+    two = hosts(2)
+    with transfer(plugin, two, tmp_path, MIXED) as running:
+        running.wait_for_messages(50)
+        two.drop(RECEIVER, 0)
+        running.wait_for("failovers", 0, interface="r0")
+        running.receiver.kill()
+        assert running.codes()[0] == 4, running.errors()

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
+import select
 import socket
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from tests.integration.processes import wait_until
 from tests.netpath.builds import Build
 from tests.netpath.transfer import LONG
 
 UNIT, SIZE = 1 << 16, 200_000  # bytes of a chunk, and of the receiver's messages
 WINDOW = 8  # receives that the driver posts at once
 WELCOME, GRANT, ACK, BYE = b"welc", b"gran", b"ack ", b"bye "
-HANDLE, HELLO, FRAME, REPLY = "<IHBBQ16sQ", "<IBBHQ16s16s", "<4sIQQQII", "<4sIQQ"
+HANDLE, HELLO, FRAME, REPLY = "<IHBBQ16sQ", "<IBBHQ16s16s", "<4sIQQIIII", "<4sIQQ"
 
 
 class Stream:
@@ -43,6 +47,16 @@ class Stream:
     def send(self, data: bytes) -> None:
         self._link.sendall(data)
 
+    def replies_for(self, seconds: float) -> list[bytes]:
+        """The kinds of all replies until none has come for so long; the last one is empty if the connection has ended."""
+        kinds: list[bytes] = []
+        self._link.settimeout(seconds)
+        with contextlib.suppress(TimeoutError):
+            while b"" not in kinds:
+                kinds.append(self.reply()[0])
+        self._link.settimeout(LONG)
+        return kinds
+
     def frames_acknowledged(self, until: int) -> list[int]:
         """The numbers of frames in acknowledgements, without 0, up to `until` or the end of the connection."""
         found: list[int] = []
@@ -63,7 +77,7 @@ class Stream:
 
 
 def frame(message: int, offset: int, length: int, total: int, unit: int = UNIT, kind: bytes = b"data") -> bytes:
-    return struct.pack(FRAME, kind, length, message, offset, total, unit, 0)
+    return struct.pack(FRAME, kind, length, message, offset, total, unit, 0, 0)
 
 
 @dataclass
@@ -75,12 +89,18 @@ class Receiver:
 
     def streams(self) -> tuple[Stream, Stream]:
         """Two streams, when the first messages are granted: earlier ones may not be sent."""
-        first = self._stream(0)
+        first = self.stream(0)
         while first.reply()[:2] != (GRANT, WINDOW - 1):
             pass
-        return first, self._stream(1)
+        return first, self.stream(1)
 
-    def _stream(self, number: int) -> Stream:
+    def post(self) -> None:
+        """Let a driver that holds its receives back post them."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("post\n")
+        self.process.stdin.flush()
+
+    def stream(self, number: int) -> Stream:
         return self.stack.enter_context(contextlib.closing(Stream(self.handle, self.communicator, number)))
 
     def end(self, stream: Stream, message: int) -> None:
@@ -90,12 +110,12 @@ class Receiver:
 
 
 @contextlib.contextmanager
-def receiving(build: Build) -> Iterator[Receiver]:
+def receiving(build: Build, **settings: str) -> Iterator[Receiver]:
     words = [str(build.driver), str(build.library), "receive", "12", "1", str(SIZE), str(LONG)]
-    environment = {**os.environ, "UNDERSTUDY_NET_IFNAME": "lo"}
+    environment = {**os.environ, "UNDERSTUDY_NET_IFNAME": "lo", **settings}
     with contextlib.ExitStack() as stack:
         process = stack.enter_context(
-            subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         )
         stack.callback(process.kill)
         assert process.stdout is not None
@@ -134,6 +154,7 @@ def test_duplicates_are_acknowledged_and_dropped(plugin: Build) -> None:
 WRONG: dict[str, bytes] = {
     "a kind that is none": frame(0, 0, 5, 5, kind=b"junk"),
     "no unit": frame(0, 0, 5, 5, unit=0),
+    "a tiny unit": frame(0, 0, 5, 5, unit=4095),
     "a huge unit": frame(0, 0, 5, 5, unit=1 << 30),
     "an offset within a chunk": frame(0, 7, 5, 12),
     "an offset beyond the message": frame(0, UNIT, 5, 5),
@@ -142,7 +163,7 @@ WRONG: dict[str, bytes] = {
     "nothing of something": frame(0, UNIT, 0, UNIT),
     "a message without a grant": frame(1000, 0, 5, 5),
     "more than the buffer holds": frame(0, 0, UNIT, 10 * SIZE),
-    "more than can be": frame(0, 0, UNIT, 1 << 40),
+    "more than can be": frame(0, 0, UNIT, 1 << 31),
     "a huge probe": frame(0, 0, 1 << 30, 0, kind=b"prob"),
 }
 
@@ -179,3 +200,44 @@ def test_grants_are_repeated_on_a_new_stream(plugin: Build) -> None:
         _, second = receiver.streams()
         assert [second.reply() for _ in range(WINDOW)] == [(GRANT, number, SIZE + 512) for number in range(WINDOW)]
         receiver.end(second, 0)
+
+
+@pytest.mark.whole
+def test_silence_counts_from_the_first_receive(plugin: Build) -> None:
+    """An idle time beyond the limit, which is 3 s here, is no reason to fail a receive that is posted after it."""
+    with receiving(plugin, UNDERSTUDY_NET_GIVE_UP_S="3", NETPATH_HOLD="1") as receiver:
+        stream = receiver.stream(0)
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() - began > 4, "more idle time than the limit", LONG)
+        receiver.post()
+        assert set(stream.replies_for(1)) == {GRANT}
+        receiver.end(stream, 0)
+
+
+@pytest.mark.whole
+def test_strangers_leave_most_descriptors_alone(plugin: Build) -> None:
+    """They connect and say nothing: an eighth of what the process may have is theirs, and a sender gets in nevertheless."""
+    limit, many = 128, 300
+    with receiving(plugin) as receiver, contextlib.ExitStack() as stack:
+        pid = receiver.process.pid
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limit))
+        before = descriptors(pid)
+        _, port, *_ = struct.unpack_from(HANDLE, receiver.handle)
+        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", port), LONG)) for _ in range(many)]
+        closed = select.poll()
+        for stranger in strangers:
+            closed.register(stranger, select.POLLIN)
+        seen: list[int] = []
+
+        def most_have_left() -> bool:
+            seen.append(descriptors(pid))
+            return len(closed.poll(0)) >= many - limit // 8
+
+        wait_until(most_have_left, "the end of most strangers", LONG)
+        assert max(seen) <= before + limit // 8 + 2  # and one that is just being accepted or closed
+        stream, _ = receiver.streams()
+        receiver.end(stream, 0)
+
+
+def descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))

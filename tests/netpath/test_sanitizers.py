@@ -20,7 +20,7 @@ OPTIONS = {"TSAN_OPTIONS": "halt_on_error=1 die_after_fork=0", "ASAN_OPTIONS": "
 pytestmark = [pytest.mark.whole, pytest.mark.parametrize("sanitizer", SANITIZERS), pytest.mark.timeout(900)]
 
 
-@pytest.mark.parametrize("mode", ["tables", "fork", "midway"])
+@pytest.mark.parametrize("mode", ["tables", "fork", "midway", "churn"])
 def test_lives(builder: Callable[..., Build], sanitizer: str, mode: str) -> None:
     if (sanitizer, mode) == ("thread", "fork"):
         pytest.skip("this sanitizer ends a process that starts threads after a fork")

@@ -31,7 +31,7 @@ def test_both_names_lead_to_the_library(plugin: Build) -> None:
     assert (plugin.library.parent / "librccl-net-understudy.so").resolve() == plugin.library
 
 
-@pytest.mark.parametrize("mode", ["fork", "midway"])
+@pytest.mark.parametrize("mode", ["fork", "midway", "churn"])
 def test_lives(plugin: Build, mode: str) -> None:
     done = run(plugin, mode)
     assert done.returncode == 0, done.stderr

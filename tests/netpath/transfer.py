@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import threading
@@ -98,13 +99,27 @@ class Transfer:
         wait_until(quiet, "silence", LONG)
 
     @contextlib.contextmanager
-    def receiver_stopped(self) -> Iterator[None]:
-        """Stop the receiver's process for the body."""
-        self.receiver.send_signal(signal.SIGSTOP)
+    def no_descriptors(self) -> Iterator[None]:
+        """For the body, the sender can open no descriptor; those that it has go on."""
+        limits = resource.prlimit(self.sender.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.sender.pid, resource.RLIMIT_NOFILE, (0, limits[1]))
         try:
             yield
         finally:
-            self.receiver.send_signal(signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, which the test notices
+                resource.prlimit(self.sender.pid, resource.RLIMIT_NOFILE, limits)
+
+    @contextlib.contextmanager
+    def receiver_stopped(self) -> Iterator[None]:
+        """Stop the receiver's process for the body."""
+        with _stopped(self.receiver):
+            yield
+
+    @contextlib.contextmanager
+    def both_stopped(self) -> Iterator[None]:
+        """Stop both processes for the body."""
+        with _stopped(self.receiver), _stopped(self.sender):
+            yield
 
     def stop(self) -> dict[str, Any]:
         """End both, and return what the receiver measured. Fails unless both have found all bytes right."""
@@ -141,6 +156,15 @@ class Transfer:
             if process.stdin is not None:
                 with contextlib.suppress(BrokenPipeError):
                     process.stdin.close()
+
+
+@contextlib.contextmanager
+def _stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 @contextlib.contextmanager

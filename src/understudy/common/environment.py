@@ -87,7 +87,7 @@ VARIABLES = (
     ),
     Variable("UNDERSTUDY_NET_SOCKETS", Use.PLUGIN, "TCP connections per rail of a communicator, 1 to 16.", "2"),
     Variable("UNDERSTUDY_NET_THREADS", Use.PLUGIN, "Threads of a process that move data, 1 to 64.", "2"),
-    Variable("UNDERSTUDY_NET_CRC", Use.PLUGIN, "`1`: each chunk has a checksum (CRC-32C); a chunk that is wrong is sent again.", "0"),
+    Variable("UNDERSTUDY_NET_CRC", Use.PLUGIN, "`1`: chunks, headers and replies have a CRC-32C checksum; a wrong one is sent again.", "0"),
     Variable(
         "UNDERSTUDY_NET_GIVE_UP_S",
         Use.PLUGIN,
