@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -119,11 +119,24 @@ def test_an_inherited_attribute_is_inherited_again() -> None:
 
 
 def test_another_object_in_its_place() -> None:
-    owner: Any = SimpleNamespace(__name__="module", thing=1)
+    owner: Any = ModuleType("module")
+    owner.thing = 1
     patch = patches.put(owner, "thing", 2, "two")
     assert (owner.thing, patch.target) == (2, "module.thing")
     patch.remove()
     assert owner.thing == 1
+
+
+def test_a_method_of_one_object() -> None:
+    class Counts:
+        def count(self) -> int:
+            return 1
+
+    one, other = Counts(), Counts()
+    patch = patches.wrap(one, "count", lambda stock: stock() + 1, "one more")
+    assert (one.count(), other.count(), patch.target.rpartition(".")[2]) == (2, 1, "count")
+    patch.remove()
+    assert one.count() == 1 and vars(one) == {}
 
 
 def test_after_join_every_patch_is_known() -> None:

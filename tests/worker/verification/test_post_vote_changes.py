@@ -158,7 +158,8 @@ def test_a_copy_that_a_loss_delays_is_handed_over_after_the_recovery(rank: Rank)
 
     rank.hand_over = hand_over  # type: ignore[method-assign]
     held = SimpleNamespace(copy_of=rank.local.sealed.get)
-    between = SimpleNamespace(_membership=rank.membership, _progress=rank.progress, _rank_state=held)
+    after_vote = SimpleNamespace(complete=lambda: None)
+    between = SimpleNamespace(_membership=rank.membership, _progress=rank.progress, _rank_state=held, _after_vote=after_vote)
     StepBoundary._hand_over_again(between)  # type: ignore[arg-type]
     (given,) = handed
     assert given.setup == b"set-up" and unseal(given.copy).streams == {"torch": b"moved"}

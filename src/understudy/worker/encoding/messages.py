@@ -387,6 +387,7 @@ def unpack(kind: type[Kind], data: bytes) -> Kind:
 
 def prepare() -> None:
     """Build every checker now, so that a recovery does not have to wait for that."""
+    given = (BuddyCopy, HandedAgain, LastResult, JobProgress, DonorState)
     drilled, first = (DrilledCollective, DrilledMoment), (Announced, FirstStepStatus, CallSequences)
-    for kind in (PeerAddress, SetupRecord, MemoryDescription, BuddyCopy, HandedAgain, JobProgress, DonorState, Compared, *drilled, *first):
+    for kind in (PeerAddress, SetupRecord, MemoryDescription, Compared, *given, *drilled, *first):
         _adapter(kind)
