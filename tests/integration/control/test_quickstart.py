@@ -26,6 +26,14 @@ KILL = "kill -9 PID"
 LOSS = re.compile(r"step (\d+): (\d\.\d+)$", re.MULTILINE)
 
 
+LEAVES = """
+import os, sys
+torch.distributed.destroy_process_group()
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
 class Reader:
     """Types commands in a folder that contains the script of the page and nothing else."""
 
@@ -62,12 +70,12 @@ class Reader:
     def losses_before(self, steps: int) -> dict[str, str]:
         """Return the script's output under torchrun, without the README's changes, in its first `steps` steps.
 
-        It destroys its group, because torch may otherwise abort a process that ends while Gloo has a thread ("terminate called without an
-        active exception").
+        It destroys its group and leaves without the interpreter's end, because torch may otherwise abort a process that ends while Gloo has
+        a thread ("terminate called without an active exception").
         """
         script = self.folder.parent / "before.py"
         text = script_for_torchrun().replace("while step < 20_000", f"while step < {steps}")
-        script.write_text(f"{text}\ntorch.distributed.destroy_process_group()\n")
+        script.write_text(f"{text}\n{LEAVES}")
         return dict(LOSS.findall(self.runs(f"torchrun --standalone --nproc-per-node 4 {script}")))
 
 
