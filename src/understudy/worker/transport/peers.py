@@ -231,9 +231,10 @@ class Peers:
             half_read = next((coming for coming in self._incoming or () if coming.peer == peer and not coming.done), None)
             if peer not in self._in:
                 self._accept()
-            coming = half_read or _Incoming(peer, None, buffers)
-            coming.source = self._in.get(peer)
-            coming.pull()
+            for coming in filter(None, (half_read, _Incoming(peer, None, buffers))):  # more may have come after that message
+                coming.source = self._in.get(peer)
+                if not coming.pull():
+                    return
         except (PeerLost, BadMessage, OSError):
             return  # all that had come was read before that
 
