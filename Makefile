@@ -58,7 +58,7 @@ help:
 	@echo "  make whole        all parts, one after the other"
 	@echo "    make whole-units      unit tests, rows of the model and contracts of ports that take minutes; 15 min on a busy machine"
 	@echo "    make model            the protocol in every order of events, within larger bounds; 56 min on a busy machine"
-	@echo "    make netpath          the network plugin between network namespaces, with sanitizers; 15 min on a busy machine"
+	@echo "    make netpath          the network plugin between network namespaces, with sanitizers; 7 min on a busy machine"
 	@echo "    make whole-faults     faults in every place of a step, each in every mode; contracts of ports; covering array; 9 min"
 	@echo "    make whole-control    command line, agents, orchestrators, service, hosts; 38 min on a busy machine"
 	@echo "    make whole-recovery   scripts that lose ranks; drills, redo, messages; 52 min on a busy machine"

@@ -136,7 +136,7 @@ std::shared_ptr<Receiver> Engine::accept(const Listening* listening) {
 void Engine::closed(const Receiver& receiver) {
   {
     const std::lock_guard lock(mutex_);
-    // Its sender may not have got the last acknowledgements: when it comes back, it is told that all has arrived.
+    // Its sender may not have got the last acknowledgements: when it comes back, it learns that all has arrived.
     for (auto& [id, entry] : accepted_) {
       if (entry.receiver.lock().get() != &receiver) continue;
       entry.received = receiver.messages_received();

@@ -39,7 +39,7 @@ void Loop::stop() {
   if (!thread_.joinable()) return;
   post([this] { stopping_ = true; });
   thread_.join();
-  tickers_.clear();  // they own communicators that nobody has closed
+  tickers_.clear();  // they own communicators that the application has not closed
 }
 
 void Loop::post(std::function<void()> task) {

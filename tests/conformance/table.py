@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import tempfile
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -33,10 +35,13 @@ _REASONS = {
 
 
 def elsewhere(results: Sequence[Values], *folders: Path) -> list[dict[str, Any]]:
-    """Return the same without these folders at the beginning of paths: they mean something on this machine only."""
+    """Return the same without these folders, and folders in that for temporary files, at the beginning of paths: they mean something on
+    this machine only.
+    """
     text = json.dumps(results)
     for folder in folders:
         text = text.replace(json.dumps(f"{folder}/")[1:-1], "")
+    text = re.sub(rf"{re.escape(tempfile.gettempdir())}/[\w.-]+/", "", text)  # which a script has made
     found: list[dict[str, Any]] = json.loads(text)
     return found
 

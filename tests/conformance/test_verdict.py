@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -395,6 +396,7 @@ def test_the_summary_counts_the_grades_of_bitwise_incidents_only() -> None:
 
 def test_the_evidence_names_no_folder_of_a_machine(tmp_path: Path) -> None:
     said = f"it writes {tmp_path}/plain/final-0 at {scripts.FOLDER}/plain.py:9, next to /elsewhere/x"
+    said += f", and reads {tempfile.gettempdir()}/tmpyc_3/snapshot.pt"
     (result,) = elsewhere([{"why": said, "kills": [], "drills": [said]}], tmp_path, Path(__file__).parents[2])
-    shown = "it writes plain/final-0 at tests/conformance/scripts/plain.py:9, next to /elsewhere/x"
+    shown = "it writes plain/final-0 at tests/conformance/scripts/plain.py:9, next to /elsewhere/x, and reads snapshot.pt"
     assert (result["why"], result["drills"]) == (shown, [shown])

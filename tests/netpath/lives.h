@@ -120,7 +120,7 @@ inline void midway(const Api& api) {
         const auto began = Clock::now();
         int done = 0;
         while (api.test(requests.back(), &done, nullptr) == 0) {
-          if (done != 0) stop(3, "a send is done that nobody has received");
+          if (done != 0) stop(3, "a send is done that was not received");
           if (seconds_since(began) > 60) stop(5, "a send to a closed receiver does not fail");
           rest();
         }

@@ -48,7 +48,7 @@ def reply(kind: bytes, first: int, second: int = 0) -> bytes:
 
 @contextlib.contextmanager
 def sending(build: Build, **settings: str) -> Iterator[Sender]:
-    """A driver that connects, over loopback with one stream, to a port at which nobody listens yet."""
+    """A driver that connects, over loopback with one stream, to a port on which no process listens yet."""
     found = re.search(r"kMagic = (0x\w+);", (SOURCES / "wire.h").read_text())
     assert found is not None
     environment = {**os.environ, "UNDERSTUDY_NET_IFNAME": "lo", "UNDERSTUDY_NET_SOCKETS": "1", **settings}

@@ -363,7 +363,7 @@ def test_three_hosts_know_which_of_them_has_failed(make: MakeRails) -> None:
         agent.wait_for("NextHopWithdrawn", rail="r1", peer=peer, limit=LONG)
     wait_until(lambda: _suspects(agents[0]) == ["r1"], "the first host is suspect", LONG)
     assert [_suspects(agent) for agent in agents[1:]] == [[], []]
-    made.hosts[1].pull("r1")  # now the third one reaches nobody either
+    made.hosts[1].pull("r1")  # now the third one reaches no host either
     wait_until(lambda: [_suspects(agent) for agent in agents] == [[], [], []], "no host is suspect", LONG)
 
 

@@ -1,6 +1,6 @@
 """Query and change this host's network: devices, addresses, routes and settings, by netlink and /proc/sys.
 
-`Kernel` is what the rest of the room needs of it, and `Netlink` the real one, by pyroute2. Every method asks the kernel anew. Only
+`Kernel` is what the rest of the room needs of it, and `Netlink` the real one, by pyroute2. Every method queries the kernel again. Only
 IPv4, and only the main routing table.
 """
 
