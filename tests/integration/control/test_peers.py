@@ -19,8 +19,8 @@ from understudy.messages import worker_processes
 from understudy.worker.encoding.messages import PeerAddress, unpack
 from understudy.worker.errors import BadMessage, GenerationAborted, PeerLost
 from understudy.worker.transport import peers
-from understudy.worker.transport.channel import Channel
-from understudy.worker.transport.peers import Peers, frame, read_frame
+from understudy.worker.transport.channel import HAND_OVER, RESULT, Channel
+from understudy.worker.transport.peers import Peers, frame, framed, read_frame
 from understudy.worker.transport.rendezvous import Rendezvous, StoreServer
 from understudy.worker.transport.strangers import MOST
 
@@ -313,6 +313,21 @@ def test_it_is_read_by_a_buddy_that_waits_for_a_vote_which_never_comes(members: 
     with pytest.raises(PeerLost):
         waiting.result(LIMIT)
     assert buddy.take_trails() == {0: STEP + b"one"}
+
+
+def test_what_follows_the_message_that_an_ended_exchange_waited_for_is_read_too(members: Callable[[int], Members]) -> None:
+    """As of a rank that has passed the vote, has begun its next transaction, and is lost, while another one is still in that vote."""
+    group = members(2)
+    _, buddy = channels_of(group)
+    waiting = group.start(buddy.hand_over, b"second")
+    wait_until(lambda: group.peers[1].waiting, "it waits for the other one", LIMIT)
+    group.over = True
+    group.peers[1].abort()
+    with pytest.raises(GenerationAborted):
+        waiting.result(LIMIT)
+    group.peers[0]._out[1].connection.sendall(bytes(framed(b"second", HAND_OVER)) + bytes(framed(b"result", RESULT)))
+    buddy.take_trails()
+    assert buddy.results == {0: b"result"}
 
 
 def test_reports_disturb_nothing_and_the_next_step_starts_fresh(members: Callable[[int], Members]) -> None:
